@@ -14,6 +14,12 @@ bool fb_debug(char letter)
     return letters && strchr(letters, letter);
 }
 
+bool fb_debug_any(void)
+{
+    const char *letters = getenv("FB_DEBUG");
+    return letters && *letters;
+}
+
 void fb_debug_show(const char *title, const char *text)
 {
     fb_str all = {0};

@@ -7,6 +7,8 @@
 
 /* Is the letter in FB_DEBUG? */
 bool fb_debug(char letter);
+/* Is any? */
+bool fb_debug_any(void);
 /* "> TITLE" and the text, in one write, so that several processes do not mix theirs. */
 void fb_debug_show(const char *title, const char *text);
 

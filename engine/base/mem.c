@@ -44,11 +44,6 @@ bool fb_mem_use_pool(size_t bytes, void (*exhausted)(void))
     return true;
 }
 
-size_t fb_mem_pool_used(void)
-{
-    return pool.used;
-}
-
 static bool in_pool(const void *block)
 {
     return pool.base && (uintptr_t)block - (uintptr_t)pool.base < pool.size;

@@ -23,6 +23,5 @@ void *fb_try_realloc(void *block, size_t bytes);
 
 /* Maps `bytes` and serves all later allocations from them. False when the system refuses. */
 bool fb_mem_use_pool(size_t bytes, void (*exhausted)(void));
-size_t fb_mem_pool_used(void); /* bytes handed out at the highest; 0 without a pool */
 
 #endif

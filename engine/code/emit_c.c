@@ -13,21 +13,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum {
-    PARALLEL_ROWS = 64, /* so many iterations keep any team even */
-    CHUNK = 4096,       /* elements of a long vector loop that is cut for threads */
-};
 /* Arrays are aligned for vectors by word: left to itself, gcc 12 has been seen to store vectors to a misaligned array.
  */
 
 typedef struct {
     fb_emitter *e;
     const fb_section *s;
-    fb_loops_shape shape;
-    int64_t work;     /* operations, about */
-    int64_t lanes;    /* FB_LOOPS_LANES */
-    bool few_chunks;  /* … too few for threads to share them */
-    const char *lane; /* … how a lane's entry is indexed: "j - j0" */
+    fb_loops_schedule x;
+    const char *lane; /* FB_LOOPS_LANES: how a lane's entry is indexed: "j - j0" */
     int opened;
     bool *declared; /* a value: its accumulator is */
 } loops;
@@ -87,49 +80,46 @@ static void close_to(loops *l, int opened)
     for (; l->opened > opened; l->opened--) fb_emit_close(l->e);
 }
 
-/* " num_threads(4)", " simdlen(8)": what the knobs ask for, "" where they leave it open. */
-static const char *knob_words(const loops *l, fb_knob knob, const char *clause)
+/* " num_threads(4)", " simdlen(8)": what is asked for, "" where it is left open. */
+static const char *clause(const loops *l, const char *name, int value)
 {
-    int64_t value = l->e->knobs->value[knob];
-    return value > 0 ? fb_arena_printf(l->e->arena, " %s(%" PRId64 ")", clause, value) : "";
+    return value > 0 ? fb_arena_printf(l->e->arena, " %s(%d)", name, value) : "";
 }
 
-/* "schedule(static)", or in chunks of so many rows as the knob says; then how many threads. */
+static const char *threads_words(const loops *l)
+{
+    return clause(l, "num_threads", l->x.threads);
+}
+
+static const char *vector_words(const loops *l)
+{
+    return clause(l, "simdlen", l->x.vector);
+}
+
+/* "schedule(static)", or in chunks; then how many threads. */
 static const char *schedule_words(const loops *l)
 {
-    int64_t rows = l->e->knobs->value[FB_KNOB_ROWS];
-    const char *chunk = rows > 0 ? fb_arena_printf(l->e->arena, ", %" PRId64, rows) : "";
-    return fb_arena_printf(l->e->arena, "schedule(static%s)%s", chunk, knob_words(l, FB_KNOB_THREADS, "num_threads"));
+    const char *chunk = l->x.chunk > 0 ? fb_arena_printf(l->e->arena, ", %" PRId64, l->x.chunk) : "";
+    return fb_arena_printf(l->e->arena, "schedule(static%s)%s", chunk, threads_words(l));
 }
 
 static void pragma_simd(loops *l, const char *words)
 {
-    fb_emit_directive(l->e, "#pragma omp simd%s%s", words, knob_words(l, FB_KNOB_VECTOR, "simdlen"));
+    fb_emit_directive(l->e, "#pragma omp simd%s%s", words, vector_words(l));
 }
 
-/* "#pragma omp parallel for …", unless the section is too small, or the knob says which is to be. */
+/* "#pragma omp parallel for …", unless one thread does it all. */
 static bool pragma_parallel(loops *l, const char *words)
 {
-    int64_t threads = l->e->knobs->value[FB_KNOB_THREADS];
-    if (l->e->serial || threads == 1 || (threads == 0 && l->work < FB_WORK_FOR_THREADS)) return false;
+    if (l->e->serial || l->x.threads == 1) return false;
     char condition[96] = "";
-    if (l->s->blocked && !threads) {
-        int64_t rows = l->s->rows.extent[0], each = l->work / (rows ? rows : 1) + 1;
+    if (l->s->blocked && !l->x.threads) {
+        int64_t rows = l->s->rows.extent[0], each = l->x.work / (rows ? rows : 1) + 1;
         snprintf(condition, sizeof condition, " if (args->last - args->first > %" PRId64 ")",
                  FB_WORK_FOR_THREADS / each);
     }
     fb_emit_directive(l->e, "#pragma omp parallel for%s %s%s", words, schedule_words(l), condition);
     return true;
-}
-
-/* How many of the outer loops to run as one, so that there are enough iterations for any team. */
-static int collapse_of(const loops *l, int n, int64_t *iterations)
-{
-    const fb_space *rows = &l->s->rows;
-    int c = 0;
-    *iterations = 1;
-    while (c < n && *iterations < PARALLEL_ROWS) *iterations *= rows->extent[c++];
-    return c;
 }
 
 static const char *collapse_words(const loops *l, int n)
@@ -171,32 +161,30 @@ static void emit_elements(loops *l)
         store_roots(l, FB_NONE, 0);
         return;
     }
-    int64_t iterations, last = rows->extent[n - 1];
-    bool cut = false;
+    int64_t last = rows->extent[n - 1];
+    bool cut = l->x.cut;
     if (n == 1) {
         hoist(l, 0);
-        if (!pragma_parallel(l, fb_arena_printf(l->e->arena, " simd%s", knob_words(l, FB_KNOB_VECTOR, "simdlen"))))
+        if (!pragma_parallel(l, fb_arena_printf(l->e->arena, " simd%s", vector_words(l))))
             pragma_simd_over(l, rows->var[0]);
         open_for(l, rows->var[0], last);
         store_roots(l, FB_NONE, 0);
         close_to(l, 0);
         return;
     }
-    int together = collapse_of(l, n - 1, &iterations);
     hoist(l, 0);
-    cut = iterations < PARALLEL_ROWS && last >= 2 * CHUNK && l->work >= FB_WORK_FOR_THREADS && !l->s->blocked;
-    pragma_parallel(l, collapse_words(l, together + cut));
+    pragma_parallel(l, collapse_words(l, l->x.together + cut));
     for (int d = 0; d < n - 1; d++) {
         open_for(l, rows->var[d], rows->extent[d]);
-        if (d + 1 >= together && !cut) hoist(l, d + 1);
+        if (d + 1 >= l->x.together && !cut) hoist(l, d + 1);
     }
     const char *name = var(l, rows->var[n - 1]);
     if (cut) {
-        open_chunks(l, name, last, CHUNK);
+        open_chunks(l, name, last, FB_LOOPS_CHUNK);
         l->opened++;
         hoist(l, n - 1);
-        fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, CHUNK, last, name,
-                CHUNK, last);
+        fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, FB_LOOPS_CHUNK,
+                last, name, FB_LOOPS_CHUNK, last);
         pragma_simd(l, "");
         fb_emit_for(l->e, NULL, name, chunk_start(l, name), "end", NULL);
         l->opened++;
@@ -396,14 +384,14 @@ static void emit_pass(loops *l, int number)
     declare_kept(l, p, needed);
     declare_accumulators(l, p);
     declare_scans(l, p, needed, "", "0");
-    bool ordered = in_order(l, p, needed), threads = l->shape == FB_LOOPS_LONG && !ordered;
+    bool ordered = in_order(l, p, needed), threads = l->x.shape == FB_LOOPS_LONG && l->x.threads != 1 && !ordered;
     const char *reductions = ordered ? "" : clauses(l, p, "");
     int outside = l->opened;
     for (int d = 0; d < space->n; d++) {
         bool first = d == 0, last = d == space->n - 1;
         if (threads && first)
             fb_emit_directive(e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
-                              knob_words(l, FB_KNOB_THREADS, "num_threads"));
+                              threads_words(l));
         else if (last && !ordered)
             pragma_simd(l, reductions);
         open_for(l, space->var[d], space->extent[d]);
@@ -436,10 +424,8 @@ static void row_body(loops *l)
 static void emit_rows(loops *l)
 {
     const fb_space *rows = &l->s->rows;
-    int64_t iterations;
-    int together = collapse_of(l, rows->n, &iterations);
     hoist(l, 0);
-    if (l->shape == FB_LOOPS_ROWS && rows->n) pragma_parallel(l, collapse_words(l, together));
+    if (l->x.shape == FB_LOOPS_ROWS && rows->n) pragma_parallel(l, collapse_words(l, l->x.together));
     for (int d = 0; d < rows->n; d++) open_for(l, rows->var[d], rows->extent[d]);
     row_body(l);
     close_to(l, 0);
@@ -476,13 +462,13 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
         if (!scan && !fb_section_reduces(v, p)) continue;
         any = true;
         if (!scan && fb_emit_reduction(e, i).arg)
-            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_operand_type(l->e, i), best_name(l, i), l->lanes);
+            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_operand_type(l->e, i), best_name(l, i), l->x.lanes);
         if (!l->declared[i])
-            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_type(l->e, i), e->names[i], l->lanes);
+            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_type(l->e, i), e->names[i], l->x.lanes);
         l->declared[i] = true;
     }
     if (!any) return;
-    fb_emit_for(e, NULL, "lane", "0", fb_emit_number(e, l->lanes), NULL);
+    fb_emit_for(e, NULL, "lane", "0", fb_emit_number(e, l->x.lanes), NULL);
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
@@ -506,12 +492,11 @@ static void lane_pass(loops *l, int number)
     const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane), **plain;
     plain = FB_NEW_ARRAY(e->arena, const char *, l->s->n_values); /* what lanes' values are called outside of a lane */
     /* few chunks of long columns: threads share the passes, each with accumulators of its own */
-    bool threads = l->few_chunks && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
-                   l->work >= FB_WORK_FOR_THREADS && !e->serial;
+    bool threads = l->x.inner && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
+                   l->x.threads != 1 && !e->serial;
     if (threads)
         fb_emit_directive(e, "#pragma omp parallel for%s schedule(static)%s",
-                          clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)),
-                          knob_words(l, FB_KNOB_THREADS, "num_threads"));
+                          clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->x.lanes)), threads_words(l));
     int outside = l->opened;
     for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
     for (int i = 0; i < l->s->n_values; i++) {
@@ -531,7 +516,7 @@ static void lane_pass(loops *l, int number)
         if (!fb_section_reduces(&l->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(l->e, i);
         if (points)
-            fb_emit(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++) %s[lane] /= %s;", l->lanes, e->names[i],
+            fb_emit(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++) %s[lane] /= %s;", l->x.lanes, e->names[i],
                     points);
         e->whole[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
     }
@@ -542,24 +527,19 @@ static void emit_lanes(loops *l)
 {
     const fb_space *rows = &l->s->rows;
     int n = rows->n;
-    int64_t last = rows->extent[n - 1], iterations;
+    int64_t last = rows->extent[n - 1];
     const char *name = var(l, rows->var[n - 1]);
     l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
-    int together = collapse_of(l, n - 1, &iterations);
-    bool cut = l->lanes < last;
-    l->few_chunks = fb_space_points(rows) / last * ((last + l->lanes - 1) / l->lanes) < FB_LOOPS_FEW;
-    if (!l->few_chunks)
-        pragma_parallel(l, collapse_words(l, together == n - 1 && iterations < PARALLEL_ROWS ? n
-                                             : together                                      ? together
-                                                                                             : 1));
+    bool cut = l->x.lanes < last;
+    if (!l->x.inner) pragma_parallel(l, collapse_words(l, l->x.together));
     for (int d = 0; d < n - 1; d++) open_for(l, rows->var[d], rows->extent[d]);
-    open_chunks(l, name, last, l->lanes);
+    open_chunks(l, name, last, l->x.lanes);
     l->opened++;
-    if (cut && FB_MUTATE(44, last % l->lanes, false))
+    if (cut && FB_MUTATE(44, last % l->x.lanes, false))
         fb_emit(l->e, "const int64_t lanes = %" PRId64 " - %s0 < %" PRId64 " ? %" PRId64 " - %s0 : %" PRId64 ";", last,
-                name, l->lanes, last, name, l->lanes);
+                name, l->x.lanes, last, name, l->x.lanes);
     else
-        fb_emit(l->e, "const int64_t lanes = %" PRId64 ";", l->lanes);
+        fb_emit(l->e, "const int64_t lanes = %" PRId64 ";", l->x.lanes);
     for (int depth = 0; depth <= fb_section_deepest(l->s); depth++) {
         lane_roots(l, depth);
         for (int p = 0; p < l->s->n_passes; p++)
@@ -607,7 +587,6 @@ static void add_row(loops *l, bool half)
  * order of additions is the index's. Sixteen-bit sums need a wider accumulator: theirs go row by row. */
 static void emit_scatter(loops *l)
 {
-    enum { OWNERS = 16 };
     fb_emitter *e = l->e;
     const fb_section *s = l->s;
     const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
@@ -615,9 +594,8 @@ static void emit_scatter(loops *l)
     const fb_space *space = s->n_spaces ? &s->spaces[0] : &(fb_space){0};
     int64_t rows = n->shape.dim[0], size = fb_space_points(&s->rows);
     bool half = n->dtype == FB_F16 || n->dtype == FB_BF16;
-    int64_t owners = half || rows < OWNERS ? rows : OWNERS;
+    int64_t owners = l->x.owners;
     const char *out = fb_emit_storage(e, s->roots[0].storage);
-    l->work = rows * size + size * fb_space_points(space);
     pragma_parallel(l, "");
     fb_emit_for(e, NULL, "owner", "0", fb_emit_number(e, owners), NULL);
     fb_emit(e,
@@ -731,14 +709,13 @@ static void sum_points(loops *l, const fb_added *a, const fb_space *space)
  * is made of it; rows that nobody names are passed over where they stay as they are. */
 static void emit_added(loops *l, const fb_added *a)
 {
-    enum { OWNERS = 16, ROOM = 4096 };
+    enum { ROOM = 4096 };
     fb_emitter *e = l->e;
     const fb_section *s = l->s;
     const fb_value *sum = &s->values[a->sum];
     const fb_space *space = &s->spaces[sum->over];
-    int64_t owners = a->rows < OWNERS ? a->rows : OWNERS;
+    int64_t owners = l->x.owners;
     bool *mark = fb_emit_mark(e);
-    l->work = s->members * ((a->spares ? a->points : a->rows) * a->width + OWNERS * a->points);
     pragma_parallel(l, "");
     fb_emit_for(e, NULL, "owner", "0", fb_emit_number(e, owners * s->members), NULL);
     fb_emit(e, "uint64_t fb_keys[%d];", ROOM);
@@ -773,8 +750,7 @@ static void emit_added(loops *l, const fb_added *a)
 
 static void emit_section_c(fb_emitter *e)
 {
-    fb_loops_schedule x = fb_schedule_loops(e->nest, e->section, e->serial);
-    loops l = {.e = e, .s = e->section, .shape = x.shape, .work = x.work, .lanes = x.lanes};
+    loops l = {.e = e, .s = e->section, .x = fb_schedule_loops(e->nest, e->knobs, e->section, e->serial)};
     l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
     const fb_section *s = e->section;
     fb_section plain;
@@ -787,7 +763,7 @@ static void emit_section_c(fb_emitter *e)
         emit_added(&l, &added);
         return;
     }
-    switch (l.shape) {
+    switch (l.x.shape) {
     case FB_LOOPS_ELEMENTS: emit_elements(&l); break;
     case FB_LOOPS_LANES:
         plain = without_kept(&l);
@@ -800,7 +776,6 @@ static void emit_section_c(fb_emitter *e)
 }
 
 const fb_printer fb_printer_c = {
-    .prelude = "kernels/prelude.h",
     .open = open_kernel,
     .head = print_head,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_c,

@@ -22,18 +22,9 @@ typedef struct {
     double scale;              /* what is made of products is multiplied by it afterwards; 1: by nothing */
 } writer;
 
-/* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
-static fb_chain_tile tile_of(const fb_emitter *e)
-{
-    fb_chain_tile tile;
-    fb_verdict why;
-    if (!fb_chain_tile_of(e->nest, e->knobs, &tile, &why)) FB_ASSERT(fb_chain_tile_of(e->nest, NULL, &tile, &why));
-    return tile;
-}
-
 int fb_cuda_chain_threads(fb_emitter *e)
 {
-    fb_chain_tile tile = tile_of(e);
+    fb_chain_tile tile = fb_chain_tile_had(e->nest, e->knobs);
     if (tile.copiers) e->function->sharing = 1; /* a block that moves registers between its warps stands alone */
     return tile.threads;
 }
@@ -479,7 +470,7 @@ static void declare_tile(const writer *w)
 void fb_emit_chain_cuda(fb_emitter *e)
 {
     const fb_chain *c = e->nest->chain;
-    writer w = {.e = e, .c = c, .tile = tile_of(e)};
+    writer w = {.e = e, .c = c, .tile = fb_chain_tile_had(e->nest, e->knobs)};
     fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
     w.element = e->spell->type[dtype].memory;
     w.sum = e->spell->type[dtype].value;

@@ -890,13 +890,11 @@ static void emit_scatter(frame *f)
     const fb_node *n = &e->nest->graph->nodes[r->node];
     int64_t size = fb_space_points(&s->rows), elements = n->shape.dim[0] * size;
     int64_t points = s->n_spaces ? fb_space_points(&s->spaces[0]) : 1;
-    int each =
-        (int)(points < (int64_t)FB_ADDED_EACH * f->x.threads ? fb_ceil_div(points, f->x.threads) : FB_ADDED_EACH);
+    const int each = f->x.each;
     const fb_data_var *index = fb_section_added_row(e->nest->pool, s);
     const char *out = NULL;
     for (int i = 0; i < e->n_args; i++)
         if (e->args[i].storage == r->storage) out = e->args[i].name;
-    if (!each) each = 1; /* of an empty index */
     fb_emit(e, "__shared__ unsigned fb_words[%d];", each * f->x.threads / e->target->warp);
     fb_emit(e, "const fb_at fb_owned = (fb_at)%s * %d + threadIdx.x;", f->block, f->x.threads);
     fb_emit(e, "const fb_at fb_owner = fb_owned / %" PRId64 ", fb_within = fb_owned %% %" PRId64 ";", size, size);
@@ -1205,7 +1203,6 @@ static void print_head(const fb_part *p, const char *entry, fb_str *out)
 }
 
 const fb_printer fb_printer_cuda = {
-    .prelude = "kernels/prelude.cuh",
     .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
                [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},

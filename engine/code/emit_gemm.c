@@ -8,11 +8,10 @@
 #include "schedule/cluster.h"
 #include "schedule/gemm.h"
 #include "schedule/schedule.h"
+#include "schedule/tile.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-enum { FEW = 4 }; /* elements */
 
 typedef struct {
     fb_emitter *e;
@@ -21,19 +20,9 @@ typedef struct {
     const char *element; /* type of a tile's elements */
     const char *sum;     /* of sums */
     const fb_section *s; /* the epilogue */
-    int64_t columns;     /* of the epilogue */
-    int vector;          /* elements of it that a thread stores at once */
-    const char *own;     /* the condition for a thread to have elements; NULL: all have */
+    fb_tile_epilogue by;
+    const char *own; /* the condition for a thread to have elements; NULL: all have */
 } writer;
-
-/* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
-static fb_gemm_tile tile_of(const fb_emitter *e)
-{
-    fb_gemm_tile tile;
-    fb_verdict why;
-    if (!fb_gemm_tile_of(e->nest, e->knobs, &tile, &why)) FB_ASSERT(fb_gemm_tile_of(e->nest, NULL, &tile, &why));
-    return tile;
-}
 
 static fb_cluster_tile cluster_of(const fb_emitter *e)
 {
@@ -44,7 +33,7 @@ static fb_cluster_tile cluster_of(const fb_emitter *e)
 
 int fb_cuda_gemm_threads(fb_emitter *e)
 {
-    return e->nest->tiled->round ? cluster_of(e).threads : tile_of(e).threads;
+    return e->nest->tiled->round ? cluster_of(e).threads : fb_gemm_tile_had(e->nest, e->knobs).threads;
 }
 
 /* ---- operands ---- */
@@ -52,43 +41,6 @@ int fb_cuda_gemm_threads(fb_emitter *e)
 static bool is_variable(const writer *w, fb_ix at)
 {
     return fb_ix_is_var(w->e->nest->pool, at);
-}
-
-static int64_t stride_along(const writer *w, const fb_operand *o, fb_ix var)
-{
-    int64_t stride = 0;
-    fb_ix rest;
-    for (int i = 0; i < o->section.n_values && stride != 1; i++) {
-        const fb_value *v = &o->section.values[i];
-        if (v->kind != FB_VALUE_LOAD || !is_variable(w, var)) continue;
-        if (!fb_ix_stride(w->e->nest->pool, v->at, var, &stride, &rest)) stride = 0;
-    }
-    return stride;
-}
-
-/* Neighbours in memory are neighbours in k, unless some are neighbours in rows (columns) and none in k. */
-static bool lies_along_k(const writer *w, const fb_operand *o)
-{
-    return stride_along(w, o, o->k) == 1 || stride_along(w, o, o->outer) != 1;
-}
-
-/* The load that an operand is, where nothing is done to it; else NULL. */
-static const fb_value *plain_load(const writer *w, const fb_operand *o)
-{
-    const fb_value *v = &o->section.values[o->section.roots[0].value];
-    bool plain = v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE && v->dtype == w->t->dtype;
-    return plain && !o->section.n_data ? v : NULL;
-}
-
-/* Do pieces of 16 bytes along the contiguous dimension lie at multiples of 16 bytes, whole or not at all in the
- * operand? */
-static bool comes_in_pieces(const writer *w, const fb_operand *o, bool along_k, int64_t k, int64_t outer)
-{
-    const fb_value *v = plain_load(w, o);
-    int piece = 16 / fb_dtype_size(w->t->dtype);
-    fb_ix last = along_k ? o->k : o->outer;
-    if (!v || !is_variable(w, last) || (along_k ? k : outer) % piece) return false;
-    return fb_packs(w->e->nest, v->node, v->at, last, piece);
 }
 
 static void declare(const writer *w, fb_ix var, const char *value)
@@ -102,7 +54,7 @@ static void return_element(const writer *w, int part, const fb_operand *o, bool 
     fb_emitter *e = w->e;
     int used = fb_names_count(e->used);
     fb_emit_section(e, part);
-    const fb_value *plain = plain_load(w, o);
+    const fb_value *plain = fb_tile_plain_load(e->nest, o);
     const char *value;
     if (plain) {
         value = fb_emit_element(e, plain->node, FB_NONE, plain->at);
@@ -212,31 +164,6 @@ static void write_right(const writer *w, const fb_phase *p, bool piece)
     fb_emit_close_by(e, "});");
 }
 
-/* Right operands of a phase are loaded by one function, which returns elements or pieces of all. */
-static bool right_lies_along_k(const writer *w, const fb_phase *p)
-{
-    int along = 0, across = 0;
-    for (int s = 0; s < w->t->n_strips; s++) {
-        if (p->product[s] == FB_NONE) continue;
-        bool is = lies_along_k(w, &w->t->products[p->product[s]].right);
-        along += is;
-        across += !is;
-    }
-    return along >= across;
-}
-
-static bool right_comes_in_pieces(const writer *w, const fb_phase *p, bool along_k)
-{
-    int piece = 16 / fb_dtype_size(w->t->dtype);
-    bool pieces = true;
-    for (int s = 0; s < w->t->n_strips; s++) {
-        if (p->product[s] == FB_NONE) continue;
-        pieces &= comes_in_pieces(w, &w->t->products[p->product[s]].right, along_k, p->k, w->t->columns) &&
-                  p->column[s] % piece == 0;
-    }
-    return pieces;
-}
-
 /* Where the right operands of a phase stay, behind those of the phases before. */
 static const char *kept_at(const writer *w, int phase)
 {
@@ -249,23 +176,22 @@ static void write_phase(const writer *w, int phase)
 {
     fb_emitter *e = w->e;
     const fb_phase *p = &w->t->phases[phase];
-    bool left_along = lies_along_k(w, &p->left), right_along = right_lies_along_k(w, p);
+    const fb_tile_operand left = fb_tile_left(e->nest, phase), right = fb_tile_right(e->nest, phase);
     const char *first = "0", *last = fb_arena_printf(e->arena, "%" PRId64, p->k);
     if (w->tile.split > 1) {
-        int64_t steps = (p->k + w->tile.k - 1) / w->tile.k,
-                part = (steps + w->tile.split - 1) / w->tile.split * w->tile.k;
+        int64_t part = fb_gemm_part(e->nest, &w->tile, phase);
         first = fb_arena_printf(e->arena, "fb_part * %" PRId64, part);
         last = fb_arena_printf(e->arena, "min(fb_part * %" PRId64 " + %" PRId64 ", %" PRId64 ")", part, part, p->k);
     }
     if (p->ratio != 1) fb_emit(e, "fb_tile::scale(fb_sums, %s);", fb_emit_literal(e, w->t->dtype, p->ratio));
     fb_emit_list(e, "fb_tile::%s<%s, %s>(", w->t->kept ? "accumulate_kept" : "accumulate",
-                 left_along ? "true" : "false", right_along ? "true" : "false");
+                 left.along_k ? "true" : "false", right.along_k ? "true" : "false");
     if (w->t->kept)
         fb_emit(e, "fb_sums, fb_shared, %s, fb_fresh, %s,", kept_at(w, phase), last);
     else
         fb_emit(e, "fb_sums, fb_shared, %s, %s,", first, last);
-    write_left(w, phase, comes_in_pieces(w, &p->left, left_along, p->k, w->t->rows));
-    write_right(w, p, right_comes_in_pieces(w, p, right_along));
+    write_left(w, phase, left.pieces);
+    write_right(w, p, right.pieces);
     fb_emit_close_by(e, NULL);
 }
 
@@ -293,7 +219,7 @@ static bool is_sum(const writer *w, fb_val v)
 static void name_sums(void *ctx)
 {
     const writer *w = ctx;
-    const char *own = w->vector > 1 ? "fb_n + v" : "fb_n";
+    const char *own = w->by.vector > 1 ? "fb_n + v" : "fb_n";
     for (int v = 0; v < w->s->n_values; v++)
         if (is_sum(w, v)) fb_emit(w->e, "const %s %s = %s;", w->sum, w->e->names[v], sum_at(w, v, own));
 }
@@ -304,38 +230,11 @@ static const char *row_of(const writer *w)
                            : "(m0 + fb_m)";
 }
 
-/* Elements that a thread stores at once: few enough that all threads have some. */
-static void choose_vector(writer *w)
-{
-    int64_t elements = (int64_t)w->tile.m * (w->t->whole ? w->columns : w->tile.strip);
-    w->vector = w->s->rows.n > w->s->blocked ? fb_cuda_vector(w->e, w->s) : 1;
-    if (w->vector > FEW && w->t->n_strips > 1) w->vector = FEW; /* or all strips' operands would crowd the registers */
-    while (w->vector > 2 && elements / w->vector < w->tile.threads) w->vector /= 2;
-}
-
-static int64_t groups_of(const writer *w)
-{
-    return (w->t->whole ? w->columns : w->tile.strip) / w->vector;
-}
-
-/* May what the epilogue loads come while the product is at work? Where each thread has one group of elements at most,
- * and registers for what belongs to it. */
-static bool loads_early(const writer *w)
-{
-    enum { MOST = 128 }; /* bytes a thread */
-    int64_t bytes = 0;
-    if (w->s->n_passes || w->tile.split > 1 || w->vector == 1 || w->tile.m * groups_of(w) > w->tile.threads)
-        return false;
-    for (int v = 0; v < w->s->n_values; v++)
-        if (w->s->values[v].kind == FB_VALUE_LOAD && !is_sum(w, v))
-            bytes += w->vector * fb_dtype_size(w->s->values[v].dtype);
-    return bytes > 0 && bytes <= MOST;
-}
-
 static void write_point(writer *w, const char *point)
 {
-    const char *column = w->vector > 1 ? fb_arena_printf(w->e->arena, "(n0 + fb_n) / %d", w->vector) : "n0 + fb_n";
-    fb_emit(w->e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), w->columns / w->vector, column);
+    const char *column =
+        w->by.vector > 1 ? fb_arena_printf(w->e->arena, "(n0 + fb_n) / %d", w->by.vector) : "n0 + fb_n";
+    fb_emit(w->e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), w->by.columns / w->by.vector, column);
 }
 
 static void find_sums(writer *w)
@@ -349,7 +248,7 @@ static void write_early(writer *w)
 {
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
-    int64_t across = groups_of(w), all = w->tile.m * across;
+    int64_t across = w->by.groups, all = w->tile.m * across;
     bool rows = t->rows % w->tile.m != 0, ragged = !t->whole && t->columns % w->tile.strip != 0;
     const char *i = all < w->tile.threads ? fb_arena_printf(e->arena, "min((int)threadIdx.x, %" PRId64 ")", all - 1)
                                           : "threadIdx.x";
@@ -357,44 +256,44 @@ static void write_early(writer *w)
     find_sums(w);
     fb_emit(e, "const int fb_i = %s;", i);
     const char *m = fb_arena_printf(e->arena, "fb_i / %" PRId64, across);
-    const char *n = fb_arena_printf(e->arena, "fb_i %% %" PRId64 " * %d", across, w->vector);
+    const char *n = fb_arena_printf(e->arena, "fb_i %% %" PRId64 " * %d", across, w->by.vector);
     fb_str own = {0};
     if (all < w->tile.threads) fb_str_addf(&own, "threadIdx.x < %" PRId64, all);
     if (rows) fb_str_addf(&own, "%sm0 + %s < %" PRId64, own.n ? " && " : "", m, t->rows);
     if (ragged) fb_str_addf(&own, "%sn0 + %s < %" PRId64, own.n ? " && " : "", n, t->columns);
     if (rows) m = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - m0))", m, t->rows - 1);
-    if (ragged) n = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - n0))", n, t->columns - w->vector);
+    if (ragged) n = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - n0))", n, t->columns - w->by.vector);
     fb_emit(e, "const int fb_m = %s, fb_n = %s;", m, n);
     w->own = own.n ? fb_arena_strdup(e->arena, fb_str_get(&own)) : NULL;
     if (w->own) fb_emit(e, "const bool fb_own = %s;", w->own);
     fb_str_free(&own);
     const char *point = fb_emit_name(e, "point");
     write_point(w, point);
-    fb_cuda_load_group(e, w->vector, point);
+    fb_cuda_load_group(e, w->by.vector, point);
 }
 
 static void write_late(writer *w)
 {
     if (w->own) fb_emit_if(w->e, "fb_own");
-    fb_cuda_store_group(w->e, w->vector, name_sums, w);
+    fb_cuda_store_group(w->e, w->by.vector, name_sums, w);
     if (w->own) fb_emit_close(w->e);
 }
 
 static void write_elements(writer *w)
 {
     fb_emitter *e = w->e;
-    int64_t across = groups_of(w);
+    int64_t across = w->by.groups;
     find_sums(w);
     fb_emit_for(e, "int", "fb_i", "threadIdx.x", fb_emit_number(e, w->tile.m * across), "fb_tile::THREADS");
     fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
-            w->vector > 1 ? fb_arena_printf(e->arena, " * %d", w->vector) : "");
+            w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
     bool rows = w->t->rows % w->tile.m != 0, ragged = !w->t->whole && w->t->columns % w->tile.strip != 0;
     if (rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (ragged) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
     const char *point = fb_emit_name(e, "point");
     write_point(w, point);
-    fb_cuda_load_group(e, w->vector, point);
-    fb_cuda_store_group(e, w->vector, name_sums, w);
+    fb_cuda_load_group(e, w->by.vector, point);
+    fb_cuda_store_group(e, w->by.vector, name_sums, w);
     fb_emit_close(e);
 }
 
@@ -600,11 +499,11 @@ static void write_places(const writer *w)
 void fb_cuda_gemm(fb_emitter *e)
 {
     const fb_tiled *t = e->nest->tiled;
-    writer w = {.e = e, .t = t, .s = &e->nest->sections[0], .vector = 1, .columns = 1};
-    if (!t->round) w.tile = tile_of(e);
+    writer w = {.e = e, .t = t, .s = &e->nest->sections[0], .by = {.columns = 1, .vector = 1}};
+    if (!t->round) w.tile = fb_gemm_tile_had(e->nest, e->knobs);
     w.element = e->spell->type[t->dtype].memory;
     w.sum = e->spell->type[t->dtype].value;
-    for (int d = w.s->blocked; d < w.s->rows.n; d++) w.columns *= w.s->rows.extent[d];
+    for (int d = w.s->blocked; d < w.s->rows.n; d++) w.by.columns *= w.s->rows.extent[d];
     if (t->round) {
         write_round(&w);
         return;
@@ -614,16 +513,15 @@ void fb_cuda_gemm(fb_emitter *e)
     fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
     fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
     write_places(&w);
-    choose_vector(&w);
-    bool early = loads_early(&w);
-    if (early) write_early(&w);
+    w.by = fb_tile_epilogue_of(e->nest, e->knobs, &w.tile);
+    if (w.by.early) write_early(&w);
     fb_emitter kept = *e;
     fb_emit(e, "fb_tile::registers fb_sums = {};");
     for (int p = 0; p < t->n_phases; p++) write_phase(&w, p);
     fb_emit(e, "%s *const fb_c = fb_tile::spread(fb_sums, fb_shared);", w.sum);
     if (w.tile.split > 1)
         fb_emit(e, "if (!fb_tile::combine<%d>(fb_c, fb_parts, fb_arrived, fb_place, fb_part)) return;", w.tile.split);
-    if (early) {
+    if (w.by.early) {
         *e = kept; /* back to the epilogue's section, with what is known of it */
         write_late(&w);
     } else {

@@ -25,7 +25,6 @@ enum { FB_MAX_PIECES = 3 };
 
 /* How kernels of a language are laid out around their statements (code/printer.c has the table). */
 typedef struct {
-    const char *prelude;                            /* key of the embedded text */
     const char *pieces[FB_FAMILIES][FB_MAX_PIECES]; /* keys of what kernels of a family stand on, in order */
     struct {
         const char *key;

@@ -62,5 +62,5 @@ void fb_printer_own_needs(const fb_target *t, const char *own, fb_needs *needs)
 
 const char *fb_printer_prelude(const fb_target *t)
 {
-    return fb_embedded(fb_printer_of(t)->prelude);
+    return fb_embedded(t->prelude);
 }

@@ -176,7 +176,7 @@ static double flops_of(const xla *w, fb_id n)
 {
     static const fb_constant cost[FB_OPS] = {
 #define FB_XLA_OF_XLA(CONSTANT) FB_XLA_##CONSTANT
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ...)                            \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ...)                         \
     [FB_OP_##ID] = FB_XLA_OF_##XLA,
 #include "graph/ops.def"
 #undef POINTWISE

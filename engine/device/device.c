@@ -5,7 +5,6 @@
 #include "base/str.h"
 #include "config.h"
 
-#include <stdio.h>
 #include <string.h>
 
 extern const fb_device_ops fb_device_host;
@@ -50,16 +49,4 @@ void fb_metric_log_clear(fb_metric_log *log)
     fb_free(log->value);
     fb_free(log->run_us);
     *log = (fb_metric_log){0};
-}
-
-const char *fb_device_default(void)
-{
-    static char name[64];
-    for (int i = 0; fb_device_table[i]; i++) {
-        const fb_device_ops *ops = fb_device_table[i];
-        if (ops->available() == 0) continue;
-        snprintf(name, sizeof name, strcmp(ops->kind, "host") == 0 ? "%s" : "%s:0", ops->kind);
-        break;
-    }
-    return name;
 }

@@ -175,6 +175,9 @@ typedef struct {
     /* For a fed buffer: what every second run of a call is given, from the second run on; `write` gives it to all. NULL
      * where all runs of a call have the same. */
     bool (*write_second)(fb_loaded *l, int buffer, const void *bytes, fb_error *err);
+    /* Allocates every buffer anew, at another place; what they held is gone. False: they lie where they lay, and hold
+     * what they held. NULL: cannot. */
+    bool (*move)(fb_loaded *l);
     /* Fills outputs, temporaries and both ends of copies with NaNs (integers: all bits set), so that what a kernel or a
      * copy forgets to write shows. */
     bool (*poison)(fb_loaded *l, fb_error *err);
@@ -225,8 +228,6 @@ fb_device *fb_device_open_confined(const char *name, fb_error *err);
 /* What such a process has left that was killed, and the one that started its compilers with it. */
 void fb_device_put_away(void);
 fb_device *fb_device_open(const char *name, fb_error *err);
-/* What a device is called when the user names none: "cuda:0" if there is one, else "host". */
-const char *fb_device_default(void);
 
 /* What a device says it does while it opens code that was compiled before: should the process die of it, that code is
  * gone from the cache, and the same request may be tried again. */

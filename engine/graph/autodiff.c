@@ -591,7 +591,7 @@ static void d_index_add(tape *t, const step *s)
 #define d_none                NULL /* never a float, or never asked: sources, effects, loops (autodiff_loop.c) */
 #define FB_RULE_DERIVES(RULE) d_##RULE
 static const rule rules[FB_OPS] = {
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES, ...)    \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES, ...) \
     [FB_OP_##ID] = FB_RULE_##DERIVES,
 #define REDUCTION(ID, NAME, ACCEPTS, RESULT, FLOPS, INIT, STEP, FINISH, DERIVES) [FB_OP_##ID] = FB_RULE_##DERIVES,
 #define OTHER(ID, NAME, CLASS, MIN, MAX, DERIVES)                                [FB_OP_##ID] = FB_RULE_##DERIVES,

@@ -14,7 +14,7 @@ static double fold_float(const fb_node *n, double a, double b, double c)
     (void)at;
     switch (n->op) {
 #define FB_F64_VALUE(F64, I64) F64
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                                \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                             \
     case FB_OP_##ID:                                                                                                   \
         return FB_F64_##VALUE;
 #include "graph/ops.def"
@@ -29,7 +29,7 @@ static int64_t fold_integer(const fb_node *n, int64_t a, int64_t b, int64_t c)
     (void)at;
     switch (n->op) {
 #define FB_I64_VALUE(F64, I64) I64
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                                \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                             \
     case FB_OP_##ID:                                                                                                   \
         return FB_I64_##VALUE;
 #include "graph/ops.def"

@@ -26,6 +26,14 @@ void fb_shape_strides(const fb_shape *s, int64_t strides[FB_MAX_RANK])
     }
 }
 
+void fb_shape_expanded_strides(const fb_shape *s, int rank, int64_t strides[FB_MAX_RANK])
+{
+    int64_t own[FB_MAX_RANK];
+    int before = rank - s->rank;
+    fb_shape_strides(s, own);
+    for (int d = 0; d < rank; d++) strides[d] = d < before || s->dim[d - before] == 1 ? 0 : own[d - before];
+}
+
 bool fb_shape_is_row_major(const fb_shape *s, const int64_t *strides)
 {
     int64_t expect[FB_MAX_RANK];

@@ -32,6 +32,9 @@ int64_t fb_shape_elements(const fb_shape *s); /* product of dims, 1 for a scalar
 bool fb_shape_equal(const fb_shape *a, const fb_shape *b);
 /* Steps of a tensor that lies row by row, in elements; over an empty dim as over one element. */
 void fb_shape_strides(const fb_shape *s, int64_t strides[FB_MAX_RANK]);
+/* The same read as a tensor of `rank` dims, its own being the last: dims of one element, and those before, step by 0.
+ */
+void fb_shape_expanded_strides(const fb_shape *s, int rank, int64_t strides[FB_MAX_RANK]);
 /* Does a tensor with these steps lie so? Dims of one element may step as they like. */
 bool fb_shape_is_row_major(const fb_shape *s, const int64_t *strides);
 fb_shape fb_shape_of(int rank, const int64_t *dims);

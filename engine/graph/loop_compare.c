@@ -205,24 +205,6 @@ static void take_sums_apart(side *s)
 
 /* ---- colours ---- */
 
-static bool minds_no_order(fb_op op)
-{
-    switch (op) {
-    case FB_OP_ADD:
-    case FB_OP_MUL:
-    case FB_OP_MINIMUM:
-    case FB_OP_MAXIMUM:
-    case FB_OP_EQ:
-    case FB_OP_NE:
-    case FB_OP_LOGICAL_AND:
-    case FB_OP_LOGICAL_OR:
-    case FB_OP_BITWISE_AND:
-    case FB_OP_BITWISE_OR:
-    case FB_OP_BITWISE_XOR: return true;
-    default: return false;
-    }
-}
-
 static uint64_t colour_of_shape(const fb_shape *s)
 {
     return mix((uint64_t)s->rank, fb_digest(s->dim, (size_t)s->rank * sizeof *s->dim));
@@ -242,7 +224,7 @@ static uint64_t colour_of_node(const side *s, asking ask, fb_id id)
     const fb_node *n = &s->g->nodes[id];
     const readings *reads = &s->reads[id];
     uint64_t c = mix((uint64_t)n->op, (uint64_t)reads->n);
-    bool any = minds_no_order(n->op);
+    bool any = fb_op_get(n->op)->any_order;
     if (ask != ASK_SHAPELESS) c = mix(mix(c, (uint64_t)n->dtype), colour_of_shape(&n->shape));
     uint64_t all = 0;
     for (int i = 0; i < reads->n; i++) {
@@ -419,7 +401,7 @@ static bool solve(pairing *p, int at)
         if (++p->tried > MOST_TRIED || !meet(p, &now.a, &now.b, &fresh)) return false;
         if (!fresh) continue;
         const readings *a = &p->s[0]->reads[now.a.base], *b = &p->s[1]->reads[now.b.base];
-        if (minds_no_order(p->s[0]->g->nodes[now.a.base].op))
+        if (fb_op_get(p->s[0]->g->nodes[now.a.base].op)->any_order)
             return choose(p, a, b, 0, FB_NEW_ARRAY(p->s[0]->arena, bool, b->n + 1), at + 1);
         for (int i = 0; i < a->n; i++) FB_VEC_PUSH(&p->agenda, (pair){a->at[i], b->at[i]});
     }
@@ -479,10 +461,10 @@ static const char *outer_name(const side *s, fb_id id)
     return node_name(s, fb_access_base(s->g, loop->args[s->r->n_carried + s->g->nodes[id].attrs->index]));
 }
 
-/* A product of matrices: `rows` of all its batches. */
 typedef struct {
     fb_id node;
-    int64_t rows, inner, columns;
+    int64_t rows; /* of all its batches */
+    int64_t inner, columns;
     bool waits; /* for what goes from step to step */
     bool matched;
 } product;
@@ -491,13 +473,8 @@ typedef FB_VEC(product) products;
 
 static product product_of(const fb_graph *g, fb_id id)
 {
-    const fb_node *n = &g->nodes[id];
-    const fb_shape *a = &g->nodes[n->args[0]].shape;
-    int64_t columns = n->shape.dim[n->shape.rank - 1];
-    return (product){.node = id,
-                     .rows = columns ? fb_shape_elements(&n->shape) / columns : 0,
-                     .inner = a->dim[a->rank - 1],
-                     .columns = columns};
+    fb_contraction c = fb_contraction_of(g, id);
+    return (product){.node = id, .rows = c.batch * c.rows, .inner = c.depth, .columns = c.columns};
 }
 
 static void list_products(const side *s, products *to)
@@ -562,7 +539,7 @@ static bool *beside_loop(const side *s, bool before)
 static fb_id of_all_steps(const side *s, const product *p)
 {
     const bool *before = beside_loop(s, true), *after = beside_loop(s, false);
-    for (fb_id i = 0; i < s->g->n_nodes && p->rows && p->inner; i++) {
+    for (fb_id i = 0; i < s->g->n_nodes && p->rows && p->inner && p->columns; i++) {
         if (s->g->nodes[i].op != FB_OP_MATMUL || s->g->nodes[i].region != s->r->parent) continue;
         if (!after[i] && (!before[i] || p->waits)) continue;
         product o = product_of(s->g, i);

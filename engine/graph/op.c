@@ -86,6 +86,11 @@ double fb_dtype_round(fb_dtype dtype, double value)
 
 static const fb_op_info ops[FB_OPS] = {
 #define FB_SPELLINGS_SPELLED(C, CUDA, INTEGER) .c = C, .cuda = CUDA, .integer = INTEGER
+#define FB_OPERANDS_OF(N)                      .min_args = N, .max_args = N
+#define FB_OPERANDS_ONE                        FB_OPERANDS_OF(1)
+#define FB_OPERANDS_TWO                        FB_OPERANDS_OF(2)
+#define FB_OPERANDS_PAIR                       FB_OPERANDS_OF(2), .any_order = true
+#define FB_OPERANDS_THREE                      FB_OPERANDS_OF(3)
 #define FB_PARAMS_NONE
 #define FB_PARAMS_PARAM(NAME, VALUE)                                                                                   \
     {                                                                                                                  \
@@ -102,14 +107,13 @@ static const fb_op_info ops[FB_OPS] = {
 #define FB_DOMAIN_OF_FUZZED(DOMAIN, SIZE) FB_DOMAIN_##DOMAIN
 #define FB_NAMES_TORCH(SCHEMA, CALL)      .schema = SCHEMA, .torch = CALL
 #define FB_NAMES_ONNX(NAME)               .onnx = NAME
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES, FUZZED, \
-                  TORCH, ONNX, DOC)                                                                                    \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES,      \
+                  FUZZED, TORCH, ONNX, DOC)                                                                            \
     [FB_OP_##ID] = {.name = #NAME,                                                                                     \
                     .cls = FB_CLASS_POINTWISE,                                                                         \
                     .accepts = FB_ACCEPTS_##ACCEPTS,                                                                   \
                     .result = FB_RESULT_##RESULT,                                                                      \
-                    .min_args = ARITY,                                                                                 \
-                    .max_args = ARITY,                                                                                 \
+                    FB_OPERANDS_##OPERANDS,                                                                            \
                     FB_COSTS_##COST,                                                                                   \
                     FB_SPELLINGS_##SPELLED,                                                                            \
                     .params = {FB_PARAMS_##PARAMS},                                                                    \

@@ -75,6 +75,7 @@ typedef struct {
     fb_op_accepts accepts;  /* pointwise and reductions */
     fb_op_result result;    /* pointwise and reductions */
     int min_args, max_args; /* max_args -1: any number */
+    bool any_order;         /* of two operands: either may be the first */
     int flops;              /* an output element for pointwise, an input element for reductions */
     bool special;           /* slow function: recomputing it costs */
     /* spellings, NULL or "" where there is none; see ops.def */

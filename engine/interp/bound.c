@@ -339,7 +339,7 @@ typedef void bound_rule(const fb_bound_block *in, double u, double *e);
 #define RULE_OF(...)                          RULE(__VA_ARGS__)
 #define FB_RULE_ROUNDS(UNITS, BESIDE, SPREAD) UNITS, BESIDE, SPREAD
 #define FB_RULE_WHOLE                         EXACT, 0, decided(ea == 0 && eb == 0)
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, ...)                    \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, ...)                 \
     RULE_OF(ID, FB_RULE_##ROUNDS)
 #include "graph/ops.def"
 #undef POINTWISE
@@ -352,7 +352,7 @@ static const struct {
 #define ROW(ID, UNITS, BESIDE, SPREAD)                                                                                 \
     [FB_OP_##ID] = {rule_##ID, sizeof #BESIDE > sizeof "0" ? beside_##ID : NULL, UNITS},
 #define ROW_OF(...) ROW(__VA_ARGS__)
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, ...)                    \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, ...)                 \
     ROW_OF(ID, FB_RULE_##ROUNDS)
 #include "graph/ops.def"
 #undef POINTWISE

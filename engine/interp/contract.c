@@ -50,9 +50,7 @@ typedef struct {
 static void batch_steps(const fb_shape *s, int rank, int64_t *steps)
 {
     fb_shape batch = fb_shape_of(s->rank - 2, s->dim);
-    int64_t own[FB_MAX_RANK];
-    fb_shape_strides(&batch, own);
-    for (int d = rank - 1, i = batch.rank - 1; i >= 0; d--, i--) steps[d] = batch.dim[i] == 1 ? 0 : own[i];
+    fb_shape_expanded_strides(&batch, rank, steps);
 }
 
 static product product_open(const fb_interp *in, const fb_node *node)

@@ -16,7 +16,7 @@ typedef void i64_kernel(const fb_attrs *at, int n, const int64_t *xa, const int6
 
 #define FB_F64_VALUE(F64, I64) F64
 #define FB_I64_VALUE(F64, I64) I64
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                                \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                             \
     static void f64_##ID(const fb_attrs *at, int n, const double *xa, const double *xb, const double *xc, double *to)  \
     {                                                                                                                  \
         (void)at;                                                                                                      \
@@ -77,10 +77,8 @@ static operand operand_open(const fb_value *value, const fb_node *from, const fb
 {
     operand o = {.data = value->data, .bound = value->bound, .is_float = fb_dtype_is_float(from->dtype)};
     o.whole = fb_shape_equal(&from->shape, to);
-    int64_t steps[FB_MAX_RANK] = {0}, own[FB_MAX_RANK];
-    fb_shape_strides(&from->shape, own);
-    for (int d = to->rank - 1, s = from->shape.rank - 1; s >= 0; d--, s--)
-        steps[d] = from->shape.dim[s] == 1 ? 0 : own[s];
+    int64_t steps[FB_MAX_RANK];
+    fb_shape_expanded_strides(&from->shape, to->rank, steps);
     /* Neighbouring dimensions that one step serves become one; the innermost is index 0. */
     for (int d = to->rank - 1; d >= 0; d--) {
         if (to->dim[d] == 1) continue;

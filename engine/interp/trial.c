@@ -172,6 +172,26 @@ static double cost_of(const fb_trial_shared *s, int slot)
     return cost * steps_of(s, slot);
 }
 
+/* In f32 a fused multiply-add takes a product in as it is. Of a·b ± c·d it takes one of the two, and which one is the
+ * compiler's choice. */
+static void find_fused(fb_trial_shared *s)
+{
+    for (int k = 0; k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        bool sum = (node->op == FB_OP_ADD || node->op == FB_OP_SUB) && node->dtype == FB_F32 && !s->leaf[k];
+        int products = 0;
+        for (int a = 0; a < 2 && sum; a++) {
+            int slot = s->slot[node->args[a]];
+            if (slot < 0 || s->leaf[slot] || s->g->nodes[node->args[a]].op != FB_OP_MUL) continue;
+            s->fused[slot] = true;
+            products++;
+        }
+        if (products < 2 || node->args[0] == node->args[1]) continue;
+        s->of_two[s->slot[node->args[0]]] = 1;
+        s->of_two[s->slot[node->args[1]]] = 2;
+    }
+}
+
 static void open_slots(fb_trial_shared *s, marks *m)
 {
     const fb_graph *g = s->g;
@@ -184,6 +204,8 @@ static void open_slots(fb_trial_shared *s, marks *m)
     s->leaf = fb_calloc(n, sizeof *s->leaf);
     s->in_body = fb_calloc(n, sizeof *s->in_body);
     s->kept = fb_calloc(n, sizeof *s->kept);
+    s->fused = fb_calloc(n, sizeof *s->fused);
+    s->of_two = fb_calloc(n, sizeof *s->of_two);
     s->last_use = fb_calloc(n, sizeof *s->last_use);
     s->done = fb_calloc(n, sizeof *s->done);
     s->cost = fb_calloc(n, sizeof *s->cost);
@@ -202,6 +224,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
         k++;
     }
     find_last_uses(s);
+    find_fused(s);
 }
 
 /* A loop whose steps may be run for some rows alone: nothing is assigned in it, no loop lies in it, what it hands on
@@ -319,6 +342,8 @@ static void close_shared(fb_trial_shared *s)
     fb_free(s->streams);
     fb_free(s->fixed);
     fb_free(s->kept);
+    fb_free(s->fused);
+    fb_free(s->of_two);
     fb_free(s->last_use);
     fb_free(s->cost);
     fb_free(s->done);

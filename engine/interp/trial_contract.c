@@ -27,12 +27,13 @@ typedef struct {
     int a_lanes, b_lanes;
     const double *left[FB_LANES], *right[FB_LANES]; /* planes, as needed */
     fb_cells *held[2];
-    bool tf32, cuts;     /* operands rounded to tf32; accumulators may cut off */
-    double *a_norm;      /* of rows, a batch matrix after the other */
-    double *a_roots;     /* the same: √Σm² of values that occur m times */
-    double *a_parts;     /* … and sums of FB_SUM_PARTS parts of each */
-    fb_columns *b, *own; /* of the right operand; own: not kept with its cells */
-    int lowest;          /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
+    bool tf32, cuts;       /* operands rounded to tf32; accumulators may cut off */
+    double *a_norm;        /* of rows, a batch matrix after the other */
+    double *a_roots;       /* the same: √Σm² of values that occur m times */
+    double *a_parts;       /* … and sums of FB_SUM_PARTS parts of each */
+    unsigned char *a_even; /* … and a bit for each part whose elements are nearly equal */
+    fb_columns *b, *own;   /* of the right operand; own: not kept with its cells */
+    int lowest;            /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
     atomic_bool spreads;
 } product;
 
@@ -80,9 +81,8 @@ static bool take_operand(product *p, int which, const fb_box *box)
 
 static void open_steps(const product *p, const fb_box *box, int rank, int64_t *steps)
 {
-    int64_t own[FB_MAX_RANK];
-    fb_box_steps(box, rank - 2, own);
-    for (int d = p->rank - 1, s = rank - 3; s >= 0; d--, s--) steps[d] = box->hi[s] - box->lo[s] == 1 ? 0 : own[s];
+    fb_shape batch = fb_box_extents(box, rank - 2);
+    fb_shape_expanded_strides(&batch, p->rank, steps);
 }
 
 static bool product_open(product *p)
@@ -179,6 +179,14 @@ static double alike(const double *parts, int64_t step, int64_t k, double norm)
     return norm > 0 ? sqrt(squares) / norm : 0;
 }
 
+/* Are so many values nearly equal, by their sum and their squares? So nearly that they differ by less than a step of a
+ * sum some thousand times as large: else each is rounded in its own way. Of few √n says enough. */
+static bool is_even(double sum, double squares, int64_t n)
+{
+    enum { FEWEST = 8 };
+    return n >= FEWEST && squares > 0 && sum * sum > (1 - 0x1p-20) * squares * (double)n;
+}
+
 FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
 {
     const product *p = ctx;
@@ -192,8 +200,16 @@ FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
         for (; k < p->k; k++) part[0] += row[k] * row[k];
         p->a_norm[r] = sqrt(part[0] + part[1] + part[2] + part[3]);
         p->a_roots[r] = root_of_repeats(row, p->k, 1);
-        for (int i = 0; i < FB_SUM_PARTS; i++)
-            for (k = part_begin(p->k, i); k < part_begin(p->k, i + 1); k++) p->a_parts[r * FB_SUM_PARTS + i] += row[k];
+        for (int i = 0; i < FB_SUM_PARTS; i++) {
+            int64_t begin = part_begin(p->k, i), end = part_begin(p->k, i + 1);
+            double sums[4] = {0}, of[4] = {0};
+            for (k = begin; k + 4 <= end; k += 4)
+                for (int l = 0; l < 4; l++) sums[l] += row[k + l], of[l] += row[k + l] * row[k + l];
+            for (; k < end; k++) sums[0] += row[k], of[0] += row[k] * row[k];
+            double sum = sums[0] + sums[1] + sums[2] + sums[3], squares = of[0] + of[1] + of[2] + of[3];
+            p->a_parts[r * FB_SUM_PARTS + i] = sum;
+            if (is_even(sum, squares, end - begin)) p->a_even[r] |= (unsigned char)(1 << i);
+        }
     }
 }
 
@@ -202,13 +218,20 @@ FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
     const product *p = ctx;
     for (int64_t matrix = first; matrix < last; matrix++) {
         double *norms = p->b->norm + matrix * p->n, *parts = p->b->parts + matrix * p->n * FB_SUM_PARTS;
-        int part = 0;
-        for (int64_t k = 0; k < p->k; k++) {
-            const double *row = p->right[0] + (matrix * p->k + k) * p->n;
-            while (k >= part_begin(p->k, part + 1)) part++;
+        unsigned char *even = p->b->even + matrix * p->n;
+        double *before = fb_alloc((size_t)p->n * sizeof *before + 1);
+        for (int part = 0; part < FB_SUM_PARTS; part++) {
             double *sums = parts + part * p->n;
-            for (int64_t j = 0; j < p->n; j++) norms[j] += row[j] * row[j], sums[j] += row[j];
+            int64_t begin = part_begin(p->k, part), end = part_begin(p->k, part + 1);
+            memcpy(before, norms, (size_t)p->n * sizeof *before);
+            for (int64_t k = begin; k < end; k++) {
+                const double *row = p->right[0] + (matrix * p->k + k) * p->n;
+                for (int64_t j = 0; j < p->n; j++) norms[j] += row[j] * row[j], sums[j] += row[j];
+            }
+            for (int64_t j = 0; j < p->n; j++)
+                if (is_even(sums[j], norms[j] - before[j], end - begin)) even[j] |= (unsigned char)(1 << part);
         }
+        fb_free(before);
         for (int64_t j = 0; j < p->n; j++) {
             norms[j] = sqrt(norms[j]);
             p->b->root[matrix * p->n + j] =
@@ -224,6 +247,7 @@ void fb_columns_free(fb_columns *c)
     fb_free(c->norm);
     fb_free(c->root);
     fb_free(c->parts);
+    fb_free(c->even);
     fb_free(c->alike);
     fb_free(c);
 }
@@ -245,6 +269,7 @@ static void measure_columns(product *p)
                          .norm = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->norm),
                          .root = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->root),
                          .parts = fb_calloc((size_t)(matrices * p->n) * FB_SUM_PARTS + 1, sizeof *p->b->parts),
+                         .even = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->even),
                          .alike = fb_calloc((size_t)matrices + 1, sizeof *p->b->alike),
                          .lowest = INT_MIN};
     fb_trial_for(p->e, matrices, 1, column_norms, p);
@@ -263,6 +288,7 @@ static void measure_operands(product *p)
     p->a_norm = fb_calloc((size_t)rows + 1, sizeof *p->a_norm);
     p->a_roots = fb_calloc((size_t)rows + 1, sizeof *p->a_roots);
     p->a_parts = fb_calloc((size_t)rows * FB_SUM_PARTS + 1, sizeof *p->a_parts);
+    p->a_even = fb_calloc((size_t)rows + 1, sizeof *p->a_even);
     if (p->k) fb_trial_for(p->e, rows, 1 + 16384 / p->k, row_norms, p);
     measure_columns(p);
     /* Rounded operands are not what they were. */
@@ -298,6 +324,7 @@ typedef struct {
     double a_norm, a_root;
     const double *norm, *root;
     const double *peak;     /* sums on the way are about so large */
+    const double *even;     /* so many terms in parts are nearly equal */
     double k, unit, single; /* single: of the one term, where there is no more */
     double exact;           /* up to so large norms no order rounds */
     double cut;             /* what cutting off loses, a share */
@@ -330,6 +357,18 @@ static void find_peaks(const product *p, int64_t a_row, int64_t matrix, int64_t 
     }
 }
 
+/* Of [x, h] by one weight the terms of h may be nearly equal, and those of x anything: on top of what x left, each of
+ * them loses the same. */
+static void find_even(const product *p, int64_t a_row, const unsigned char *columns, int n, double *restrict even)
+{
+    for (int j = 0; j < n; j++) {
+        even[j] = 0;
+        for (int i = 0; i < FB_SUM_PARTS; i++)
+            if (p->a_even[a_row] & columns[j] & 1 << i)
+                even[j] += (double)(part_begin(p->k, i + 1) - part_begin(p->k, i));
+    }
+}
+
 /* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
  * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds
  * up. False: no element is off. One choice at a time, or the loop is not vectorised. */
@@ -337,6 +376,7 @@ FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restric
 {
     const double k = j->k, unit = j->unit, cut = j->cut, exact = j->exact, a_norm = j->a_norm;
     const double *restrict c = j->c, *restrict norm = j->norm, *restrict roots = j->root, *restrict peaks = j->peak;
+    const double *restrict evens = j->even;
     const double of_row = j->a_root;
     const uint64_t key = j->sum_key;
     const double moves = j->always ? DBL_MAX : -1; /* up to this size, exact or not */
@@ -346,6 +386,7 @@ FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restric
         root = root < of_row ? root : of_row;
         root = size > 0.99 * norms ? k : root;
         double terms = norms / k * root, most = root < k ? root : k;
+        most = evens[i] > most ? evens[i] : most;
         peak = peak <= norms ? peak : 0;
         terms = peak > terms ? peak : terms;
         double error = most * unit * (size > terms ? size : terms);
@@ -403,7 +444,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
     product *p = j->p;
     bool wide = p->node->dtype == FB_F64, spreads = false, random = p->tf32 && j->lane % 2 == 0;
     static const double level[FB_TRIAL_CHUNK];
-    double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
+    double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], even[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
     row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
     if (p->lowest != INT_MIN) one.exact = ldexp(1, p->lowest + (wide ? 53 : 24));
     if (p->k < 2) one.exact = -1;
@@ -426,6 +467,8 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             one.root = p->b->root + columns + at;
             if (peaks) find_peaks(p, a_row, matrix, at, n, peak);
             one.peak = peaks ? peak : level;
+            if (p->a_even[a_row]) find_even(p, a_row, p->b->even + columns + at, n, even);
+            one.even = p->a_even[a_row] ? even : level;
             spreads |= p->k < 2 ? put_off_terms(&one, n, room) : put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
@@ -527,6 +570,7 @@ bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
     fb_free(p.a_norm);
     fb_free(p.a_roots);
     fb_free(p.a_parts);
+    fb_free(p.a_even);
     fb_columns_free(p.own);
     return ok;
 }

@@ -16,10 +16,16 @@ int64_t fb_box_cells(const fb_box *b, int rank)
     return cells;
 }
 
-void fb_box_steps(const fb_box *b, int rank, int64_t *steps)
+fb_shape fb_box_extents(const fb_box *b, int rank)
 {
     fb_shape extents = {.rank = rank};
     for (int d = 0; d < rank; d++) extents.dim[d] = b->hi[d] - b->lo[d];
+    return extents;
+}
+
+void fb_box_steps(const fb_box *b, int rank, int64_t *steps)
+{
+    fb_shape extents = fb_box_extents(b, rank);
     fb_shape_strides(&extents, steps);
 }
 

@@ -49,11 +49,12 @@ typedef struct {
 /* What sizes of errors need of a product's right operand: found once while its cells live. */
 typedef struct {
     int64_t matrices, k, n;
-    double *norm;  /* of columns, a matrix after the other */
-    double *root;  /* the same: √Σm² of values that occur m times */
-    double *parts; /* sums of FB_SUM_PARTS parts of k each: part after part, of a matrix all columns */
-    double *alike; /* of each matrix: the largest share of a column's norm that its parts' means make up */
-    int lowest;    /* no element has a bit below 2^lowest; -64 or less: not looked for */
+    double *norm;        /* of columns, a matrix after the other */
+    double *root;        /* the same: √Σm² of values that occur m times */
+    double *parts;       /* sums of FB_SUM_PARTS parts of k each: part after part, of a matrix all columns */
+    unsigned char *even; /* of columns: a bit for each part whose elements are nearly equal */
+    double *alike;       /* of each matrix: the largest share of a column's norm that its parts' means make up */
+    int lowest;          /* no element has a bit below 2^lowest; -64 or less: not looked for */
 } fb_columns;
 void fb_columns_free(fb_columns *c);
 
@@ -97,6 +98,8 @@ typedef struct {
     bool *streams;        /* a slot each: only loops read it, step by step: it is never there as a whole */
     bool *fixed;          /* a slot each: in a body, and the same in all steps */
     bool *kept;           /* a slot each: not to be dropped: asked for, or assigned in a body */
+    bool *fused;          /* a slot each: a product that a sum may take in as it is */
+    char *of_two;         /* a slot each: the first (1), or the second (2), of two products that are added up; 0 */
     fb_id *last_use;      /* a slot each: the last node of its own region that needs it */
     double *cost;         /* a slot each, of one element, about */
     int64_t bytes_max;
@@ -125,6 +128,7 @@ typedef struct {
 
 fb_box fb_box_whole(const fb_shape *s);
 int64_t fb_box_cells(const fb_box *b, int rank);
+fb_shape fb_box_extents(const fb_box *b, int rank);           /* of its first dims */
 void fb_box_steps(const fb_box *b, int rank, int64_t *steps); /* row-major within the box */
 /* Grows `to` to hold b as well. */
 void fb_box_join(fb_box *to, const fb_box *b, int rank);

@@ -83,6 +83,7 @@ typedef struct {
     int operand_lanes;     /* 1: of exact operands */
     bool settles;          /* lanes must be rounded */
     const float *alike[2]; /* … of two products that are added up: of their terms; NULL */
+    bool reorders[2];      /* … a sum that holds a product, and that may take this one's other operand first */
     atomic_bool *lost;     /* some value does not fit into the integers that it is cast to */
 } job;
 
@@ -140,7 +141,7 @@ static const struct {
 } turns[FB_OPS] = {
 #define FB_TURN_POLE(OPERAND, PLACE) FB_TURN_AT_POLE, OPERAND
 #define FB_TURN_OF_TURNS(HOW)        FB_TURN_##HOW
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)             \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)          \
     [FB_OP_##ID] = {FB_TURN_OF_##TURNS},
 #include "graph/ops.def"
 #undef POINTWISE
@@ -160,7 +161,7 @@ static double place_of_pole(fb_op op, const fb_attrs *at)
 #define FB_PLACE_CAST                 0
 #define FB_PLACE_POLE(OPERAND, PLACE) PLACE
 #define FB_PLACE_OF_TURNS(HOW)        FB_PLACE_##HOW
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)             \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)          \
     case FB_OP_##ID:                                                                                                   \
         return FB_PLACE_OF_##TURNS;
 #include "graph/ops.def"
@@ -447,6 +448,8 @@ static void open_alike(job *j)
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     if (j->node->op != FB_OP_ADD || !j->result_float) return;
     for (int a = 0; a < 2; a++) {
+        j->reorders[a] = j->operand_lanes > 1 && s->g->nodes[j->node->args[a]].op == FB_OP_ADD &&
+                         holds_product(s, j->node->args[a], 0);
         const fb_trial_value *x = fb_trial_at(j->e, j->node->args[a]);
         const float *alike = x->n == v->n && x->cells ? x->cells->alike : NULL;
         if (!alike) continue;
@@ -464,6 +467,21 @@ static void add_alike(const job *j, const chunk *c, int lane, int64_t at, int n,
     for (int a = 0; a < 2 && lane > 1; a++) {
         for (int k = 0; j->alike[a] && k < n; k++) {
             double lost = u * (double)j->alike[a][at + k] * fabs(c->x[1 - a][0][k]);
+            if (lost > 0 && isfinite(lost)) y[k] += fb_trial_swing(fb_trial_bits(c->y[0][k]), key) * lost;
+        }
+    }
+}
+
+/* What is added to a product, a library adds in its own order: (h · w + x) + b where the graph has (h · w + b) + x.
+ * Then the sum is rounded where it is as large as x, though what the graph adds up on the way may be nothing.
+ * Accumulators are f32 at least. */
+static void add_reordered(const job *j, const chunk *c, int lane, int n, double *y)
+{
+    double u = fb_trial_unit(j->node->dtype == FB_F64 ? FB_F64 : FB_F32);
+    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_OPERAND);
+    for (int a = 0; a < 2 && lane > 1 && lane != 3; a++) {
+        for (int k = 0; j->reorders[a] && k < n; k++) {
+            double lost = u * fabs(c->x[1 - a][0][k]);
             if (lost > 0 && isfinite(lost)) y[k] += fb_trial_swing(fb_trial_bits(c->y[0][k]), key) * lost;
         }
     }
@@ -498,6 +516,7 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
             memcpy(c->y[l], c->y[0], (size_t)n * sizeof(double));
         add_share(j, c, l, n, c->y[l]);
         add_alike(j, c, l, at, n, c->y[l]);
+        add_reordered(j, c, l, n, c->y[l]);
     }
     if (differ && lanes > 1) decide(j, c, n);
     if (casts_to_whole(j)) decide_overflows(j, c, lanes, n);

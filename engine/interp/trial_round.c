@@ -214,16 +214,28 @@ static void put_off_chosen(fb_id id, int lane, int n, double *to)
             to[k] = nextafter(to[k], fb_trial_swing(bits_of(to[k]), key) > 0 ? DBL_MAX : -DBL_MAX);
 }
 
+/* Of two products that are added up, lane 4 is the kernel that rounds the first alone, lane 5 the one that rounds the
+ * second: that some of five lanes draw each is likely, and not sure, and where both are rounded they may cancel. */
+static void take_side(fb_rounding *r, int lane, int of_two)
+{
+    if (!of_two || (lane != 4 && lane != 5)) return;
+    r->to = of_two == lane - 3 ? FB_F32 : FB_F64;
+    r->nearest = true;
+    r->flush = r->flush && r->to == FB_F32;
+}
+
 void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, const double *from)
 {
     const fb_node *node = fb_trial_node(e, id);
     double *to = fb_trial_f(fb_trial_at(e, id), lane) + at;
     /* Lane 3 is the usual fused kernel: sums are stored, pointwise values are not. What is left of a value less its own
-     * mean is then a rounding. Registers hold an f32, but for a product that goes into a sum. */
+     * mean is then a rounding. Registers hold an f32, but for a product that goes into a sum: a factor of
+     * another product is rounded, and where sums cancel, that is most of it. */
     bool pointwise = fb_op_get(node->op)->cls == FB_CLASS_POINTWISE;
-    bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) ||
-                  (lane == 3 && (!pointwise || (node->dtype == FB_F32 && node->op != FB_OP_MUL)));
+    bool held = node->dtype == FB_F32 && (node->op != FB_OP_MUL || !e->s->fused[e->s->slot[id]]);
+    bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) || (lane == 3 && (!pointwise || held));
     fb_rounding r = fb_rounding_of(lane, id, node->dtype, stored);
+    take_side(&r, lane, e->s->of_two[e->s->slot[id]]);
     int first = fb_round_lane(&r, n, from, to);
     if (first >= 0) fb_trial_overflowed(e, id, at + first, from[first]);
     if (node->dtype == FB_F64 && fb_trial_chooses(node->op)) put_off_chosen(id, lane, n, to);

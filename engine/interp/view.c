@@ -92,12 +92,7 @@ static view_map map_view(const fb_node *node, const fb_shape *from)
             m.steps[d] = -natural[d];
         }
         break;
-    case FB_OP_EXPAND:
-        memset(m.steps, 0, sizeof m.steps);
-        for (int d = node->shape.rank - 1, s = from->rank - 1; s >= 0; d--, s--) {
-            m.steps[d] = from->dim[s] == 1 ? 0 : natural[s];
-        }
-        break;
+    case FB_OP_EXPAND: fb_shape_expanded_strides(from, node->shape.rank, m.steps); break;
     case FB_OP_UNFOLD:
         m.steps[at->dim] = at->step * natural[at->dim];
         m.steps[from->rank] = natural[at->dim];

@@ -33,6 +33,11 @@ double fb_launch_us(const fb_machine *m, fb_launch_mode mode)
     }
 }
 
+double fb_launching_us(const fb_machine *m, fb_launch_mode mode, double launches, double calls)
+{
+    return launches * fb_launch_us(m, mode) + (mode == FB_LAUNCH_STREAM ? calls * known(m->call_us) : 0);
+}
+
 /* A node that no family takes has no nest: its own operands and result are what it would touch. */
 static void facts_of_nodes(const fb_graph *g, const fb_analysis *a, fb_group_cost *out)
 {
@@ -56,13 +61,15 @@ static const double round_us = 0.6; /* FB_ROUND_CYCLES on an H200 */
  * come from DRAM as inputs do, which change from run to run. */
 static const double reduce_wave_us = 1.6;
 
+enum { PATH_BYTES = 64 }; /* that come to a multiprocessor in a cycle */
+
 /* Rows that are too few for all multiprocessors come through the paths of those that have one. A multiprocessor takes
  * 64 bytes a cycle (Luo et al., see tile_cost.c); one block, which waits for a piece before it asks for the next, got
  * half of that (two rows of 131,072, recorded on an H200: script over_fusion). A row has a block, or several where it
  * is only reduced; what a thread cannot hold in registers is read again in each pass. */
 static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb_section *s)
 {
-    enum { PATH_BYTES = 64, PIECE = 4 };
+    enum { PIECE = 4 };
     fb_arena *arena = fb_arena_new();
     fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, s, arena);
     fb_arena_free(arena);
@@ -136,7 +143,7 @@ static double starved_us(const fb_machine *m, const fb_analysis *a)
 
 /* Rows that are cut into parts: blocks of other rows move their bytes while one computes or waits, so that bytes or
  * instructions are what takes the time, whichever are more, and the row that comes first and the one that is last. What
- * is not held is read again in each pass. */
+ * is not held is read again in each pass. Fewer blocks than multiprocessors have the paths of those that have one. */
 static bool add_long(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     const double full = 0.93; /* of what a copy moves */
@@ -145,10 +152,13 @@ static bool add_long(const fb_machine *m, const fb_analysis *a, fb_group_cost *o
     fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, &a->nest->sections[0], arena);
     bool cut = x.cut != NULL, held = cut && x.cut->shared_bytes;
     int times = x.section->n_passes;
+    double blocks = (double)x.blocks, clock = fb_cycles_a_us(m);
     fb_arena_free(arena);
     if (!cut) return false;
     double again = held ? 0 : (double)out->bytes_read * (times - 1);
-    double memory_us = fb_memory_us(m, (double)(out->bytes_read + out->bytes_written) + again) / full;
+    double bytes = (double)(out->bytes_read + out->bytes_written) + again;
+    double memory_us = fb_memory_us(m, bytes) / full;
+    if (blocks < m->units && clock > 0) memory_us = fmax(memory_us, bytes / (fmax(blocks, 1) * PATH_BYTES) / clock);
     out->us =
         fmax(memory_us, fb_thread_times_of(a->nest, a->knobs, m).issued_us) + times * round_us + FB_KERNEL_START_US;
     return true;
@@ -224,7 +234,10 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
 {
     const fb_graph *g = p->g;
     const fb_machine *m = &p->machine;
-    *out = (fb_group_cost){.launches = 1, .flops = a->facts.flops, .specials = a->facts.specials};
+    *out = (fb_group_cost){.launches = 1,
+                           .calls = fb_family_row_of(a->family)->calls,
+                           .flops = a->facts.flops,
+                           .specials = a->facts.specials};
     for (int i = 0; i < a->facts.n_reads; i++) out->bytes_read += a->facts.reads[i].bytes;
     for (int i = 0; i < a->facts.n_writes; i++) out->bytes_written += a->facts.writes[i].bytes;
     if (!a->nest) facts_of_nodes(g, a, out);

@@ -52,7 +52,7 @@ static fb_dtype widest(const fb_graph *g, const fb_analysis *a)
 static double loops_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a, double flops)
 {
     fb_dtype dtype = widest(g, a);
-    if (!m->target->grid) return fb_host_loops_us(m, a->nest, &a->facts, flops, dtype);
+    if (!m->target->grid) return fb_host_loops_us(m, a->nest, a->knobs, &a->facts, flops, dtype);
     return fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)a->facts.specials, m->gspecial);
 }
 
@@ -374,7 +374,8 @@ static bool wanted(const fb_machine *m, const family_row *row, const fb_kernel_n
                    fb_choice choice)
 {
     bool call = row->kind == FB_NEST_CALL;
-    if (row->tiles && !m->target->tiles) return false;
+    bool chains = m->target->tiles || m->target->calls_library; /* what a chain's products are made by */
+    if ((row->tiles && !m->target->tiles) || (row->kind == FB_NEST_CHAIN && !chains)) return false;
     if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && k->n_contractions && !call)) return false;
     if (!call) return true;
     return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(m, k)));

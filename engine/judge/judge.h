@@ -21,6 +21,8 @@ enum { FB_GRAPH_LAUNCHES = 1 << 16 }; /* that one CUDA graph may hold */
 
 const char *fb_launch_mode_name(fb_launch_mode m);             /* "stream" "graph" "mega" */
 double fb_launch_us(const fb_machine *m, fb_launch_mode mode); /* of one more launch, as calibrated; 0 unknown */
+/* What so many launches add, of which some are calls of a library: in a stream they take the processor longer. */
+double fb_launching_us(const fb_machine *m, fb_launch_mode mode, double launches, double calls);
 
 typedef struct fb_planner fb_planner;
 
@@ -60,6 +62,7 @@ typedef struct {
     double apart_written;              /* … of these bytes, those around elements that are written */
     int64_t flops, specials;
     int launches; /* 1; 2 where a family needs two */
+    int calls;    /* of these, calls of a library */
 } fb_group_cost;
 
 /* The least that a run of the graph can take: compulsory bytes at copy speed, or FLOPs at peak, whichever is longer.

@@ -127,7 +127,7 @@ typedef struct {
 static const knob_row grid_knobs[FB_KNOBS] = {
     [FB_KNOB_ROWS] = {IN(REDUCE), 1, 32, 1, true},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, 1, true},
-    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(SCAN), WARP, BLOCK, WARP, false},
+    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), WARP, BLOCK, WARP, false},
     [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, 1, true},
     [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, 1, true},
     [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
@@ -141,9 +141,6 @@ static const knob_row team_knobs[FB_KNOBS] = {
     [FB_KNOB_ROWS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1 << 20, 1, false},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 64, 1, true},
     [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1024, 1, false},
-    [FB_KNOB_TILE_M] = {IN(GEMM), 16, 256, 1, true},
-    [FB_KNOB_TILE_N] = {IN(GEMM), 8, 256, 1, true},
-    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
 };
 
 static knob_row row_of(const fb_target *target, fb_knob knob)

@@ -22,7 +22,6 @@
  * most of their kernels. */
 typedef struct fb_check_memo fb_check_memo;
 fb_check_memo *fb_check_memo_new(void);
-void fb_check_memo_free(fb_check_memo *memo);
 
 typedef struct {
     fb_device *device;

@@ -91,18 +91,6 @@ fb_check_memo *fb_check_memo_new(void)
     return fb_calloc(1, sizeof(fb_check_memo));
 }
 
-void fb_check_memo_free(fb_check_memo *memo)
-{
-    right_one *r, *next;
-    if (!memo) return;
-    HASH_ITER(hh, memo->all, r, next)
-    {
-        HASH_DELETE(hh, memo->all, r);
-        fb_free(r);
-    }
-    fb_free(memo);
-}
-
 static const right_one *memo_find(const fb_check_memo *memo, fb_hash key)
 {
     right_one *r = NULL;

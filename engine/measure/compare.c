@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 static const double alpha = 0.001, same_within = 0.02, summary_floor = 0.005;
 static const double wide = 4; /* of the mixture for large differences, seen in few pairs */
 static const double most_sampled_us = 5e6;
-static const double clock_us = 0.02;
+static const double clock_us[] = {[FB_TIME_WALL] = 0.02, [FB_TIME_DEVICE] = 0.064}; /* two steps */
 static const double composed_error = 0.10, predicted_error = 0.25;
 
 /* The logarithm of A over B with half its interval's width, of which `least` is not a matter of samples. */
@@ -96,7 +97,7 @@ static double boundary(int n, double g, double level)
 }
 
 /* `d` of times that took `shortest` µs at least. */
-static estimate of_pairs(double *d, int n, double shortest)
+static estimate of_pairs(double *d, int n, double shortest, fb_time of)
 {
     cut_off(d, n);
     int blocks = average_blocks(d, n);
@@ -105,11 +106,11 @@ static estimate of_pairs(double *d, int n, double shortest)
     double variance = variance_of(d, blocks, mean);
     double g = fmin(wide, fmax(0.02, 0.4 * same_within * same_within / fmax(variance, 1e-12)));
     double limit = fmin(boundary(blocks, g, 0.8 * alpha), boundary(blocks, wide, 0.2 * alpha));
-    double least = clock_us / shortest;
+    double least = clock_us[of] / shortest;
     return (estimate){mean, hypot(sqrt(limit * variance / blocks), least), least};
 }
 
-fb_comparison fb_compare_pairs(const double *a, const double *b, int n)
+fb_comparison fb_compare_pairs(const double *a, const double *b, int n, fb_time of)
 {
     if (n < FB_PAIRS_LEAST) return verdict(unknown, n);
     double *d = fb_alloc((size_t)n * sizeof *d), shortest = INFINITY;
@@ -117,9 +118,24 @@ fb_comparison fb_compare_pairs(const double *a, const double *b, int n)
         d[i] = log(a[i] / b[i]);
         shortest = fmin(shortest, fmin(a[i], b[i]));
     }
-    fb_comparison c = verdict(of_pairs(d, n, shortest), n);
+    fb_comparison c = verdict(of_pairs(d, n, shortest, of), n);
     fb_free(d);
     return c;
+}
+
+double fb_pairs_sigma(const double *a, const double *b, int n)
+{
+    double *d = fb_alloc(((size_t)n + 1) * sizeof *d);
+    for (int i = 0; i < n; i++) d[i] = log(a[i] / b[i]);
+    qsort(d, (size_t)n, sizeof *d, ascending);
+    double sigma = n < 2 ? NAN : (d[(int)(0.84 * (n - 1))] - d[(int)(0.16 * (n - 1))]) / 2;
+    fb_free(d);
+    return sigma;
+}
+
+int fb_pairs_asked(double sigma)
+{
+    return (int)fmin(INT_MAX, fmax(24, ceil(2.5 * (223 * sigma) * (223 * sigma))));
 }
 
 /* ---- summaries ---- */
@@ -154,19 +170,19 @@ static double deviation(const fb_stat *s)
     return 1.2533 * fmax(0, s->p90 - s->p10) / 2.5631 / s->median / sqrt(half < 1 ? 1 : half);
 }
 
-static estimate of_stats(const fb_stat *a, const fb_stat *b)
+static estimate of_stats(const fb_stat *a, const fb_stat *b, fb_time of)
 {
     if (!a->n || !b->n || !(a->median > 0) || !(b->median > 0)) return unknown;
     int fewer = a->n < b->n ? a->n : b->n;
     double width = hypot(deviation(a), deviation(b));
     double t = fewer > 1 ? t_quantile(alpha, fewer - 1) : 0; /* of one value nothing is known but what the floor says */
-    double least = clock_us / fmin(a->median, b->median);
+    double least = clock_us[of] / fmin(a->median, b->median);
     return (estimate){log(a->median / b->median), hypot(t * width, least) + summary_floor, least + summary_floor};
 }
 
 fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b)
 {
-    return verdict(of_stats(a, b), 0);
+    return verdict(of_stats(a, b, FB_TIME_WALL), 0);
 }
 
 /* ---- reports ---- */
@@ -202,7 +218,7 @@ static bool same_hardware(const char *a, const char *b)
 const char *fb_not_comparable(fb_compared a, fb_compared b)
 {
     if (a.device && b.device && !same_hardware(a.device, b.device)) return "another device";
-    if (a.computes && b.computes && strcmp(a.computes, b.computes) != 0) return "another computation";
+    if (a.computes && b.computes && !fb_results_alike(a.computes, b.computes)) return "another computation";
     if (strcmp(a.values ? a.values : "", b.values ? b.values : "") != 0) return "of other values";
     return NULL;
 }
@@ -212,18 +228,21 @@ static double round_us(const fb_round *r, fb_time of)
     return of == FB_TIME_WALL ? r->wall_us : r->device_us;
 }
 
-/* Rounds that follow each other at once: of A, the next one of B before A's next, and no other of A between. Into d,
- * and the shortest time of all; returns how many. */
+/* Rounds that follow each other at once, whichever column's was first, each in one pair. Into d, and the shortest time
+ * of all; returns how many. */
 static int pair_up(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS], double *shortest)
 {
-    int n = 0, k = 0;
+    int n = 0;
     *shortest = INFINITY;
-    for (int i = 0; i < a->n_rounds && k < b->n_rounds; i++) {
-        double from = a->rounds[i].at_us, to = i + 1 < a->n_rounds ? a->rounds[i + 1].at_us : INFINITY;
-        while (k < b->n_rounds && b->rounds[k].at_us < from) k++;
-        if (k == b->n_rounds || b->rounds[k].at_us >= to) continue;
-        double x = round_us(&a->rounds[i], of), y = round_us(&b->rounds[k++], of);
-        if (!(x > 0) || !(y > 0)) continue;
+    for (int i = 0, k = 0; i < a->n_rounds && k < b->n_rounds;) {
+        const fb_round *r = &a->rounds[i], *s = &b->rounds[k];
+        bool apart = r->at_us <= s->at_us ? i + 1 < a->n_rounds && a->rounds[i + 1].at_us <= s->at_us
+                                          : k + 1 < b->n_rounds && b->rounds[k + 1].at_us <= r->at_us;
+        bool first = r->at_us <= s->at_us;
+        i += first || !apart;
+        k += !first || !apart;
+        double x = round_us(r, of), y = round_us(s, of);
+        if (apart || !(x > 0) || !(y > 0)) continue;
         d[n++] = log(x / y);
         *shortest = fmin(*shortest, fmin(x, y));
     }
@@ -250,8 +269,9 @@ fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time
     double d[FB_ROUNDS], shortest, error = fmax(model_error(a->source), model_error(b->source));
     if (a->failed || b->failed) return verdict(unknown, 0);
     int n = paired(a, b, of, d, &shortest);
-    if (n) return verdict(of_pairs(d, n, shortest), n);
-    estimate e = of == FB_TIME_WALL ? of_stats(&a->wall_us, &b->wall_us) : of_stats(&a->device_us, &b->device_us);
+    if (n) return verdict(of_pairs(d, n, shortest, of), n);
+    bool wall = of == FB_TIME_WALL;
+    estimate e = of_stats(wall ? &a->wall_us : &a->device_us, wall ? &b->wall_us : &b->device_us, of);
     e.half += error;
     return verdict(e, 0);
 }

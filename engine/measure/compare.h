@@ -15,15 +15,16 @@
  * half; the quantile is Student's t for n − 1, at the same α; and 0.5 % is added for what a summary does not
  * tell (order, place of buffers).
  *
- * Clocks step: by 10 ns on virtual machines. A short time is one of two neighbours, so that each of two medians may be
- * a step off however often it was taken, unless their noise is larger than a step: either interval's half is the root
- * of its square and that of both steps.
+ * Clocks step: by 10 ns on virtual machines, and those that GPUs note the times of kernels by, by 32. A short time is
+ * one of two neighbours, so that each of two medians may be a step off however often it was taken, unless their noise
+ * is larger than a step: either interval's half is the root of its square and that of both steps.
  *
  * A composed time is believed to 10 %, a predicted one to 25 %: a comparison of models with anything knows no better.
  * Pure: asks no device, owns nothing. */
 #ifndef FB_MEASURE_COMPARE_H
 #define FB_MEASURE_COMPARE_H
 
+#include "measure/reference.h"
 #include "measure/report.h"
 
 typedef enum { FB_CANNOT_TELL, FB_SAME, FB_FASTER, FB_SLOWER } fb_difference; /* of B, seen from A */
@@ -39,9 +40,16 @@ typedef struct {
 
 enum { FB_PAIRS_LEAST = 8 };
 
+/* How much one pair differs from the next: half of what the middle 68 % of log(a / b) span. NAN of fewer than two. */
+double fb_pairs_sigma(const double *a, const double *b, int n);
+/* Within so many pairs of that deviation 19 of 20 differences of 2 % are found: (223 σ)² are what one look at a known
+ * deviation asks for; looking always, at one that is not known, and rarely being wrong asks for two and a half times as
+ * many, and never fewer than 24. */
+int fb_pairs_asked(double sigma);
+
 /* Alternating times of A and B in µs, all above 0. "Same" is an interval within 2 % of 1. */
-fb_comparison fb_compare_pairs(const double *a, const double *b, int n);
-fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b);
+fb_comparison fb_compare_pairs(const double *a, const double *b, int n, fb_time of);
+fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b); /* of wall times */
 /* By pairs where the rounds of both were taken in turns on one device, now or for a recording, else by summaries. */
 fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of);
 
@@ -53,6 +61,11 @@ bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_u
 /* What leaves a graph, in a few words: how many outputs and updated parameters of how many elements; equal for two ways
  * of writing the same computation, in any precision. Arena-owned. */
 const char *fb_results_of(const fb_graph *g, fb_arena *arena);
+/* The same and, behind " = ", what came out of the usual inputs, as the reference has it: which sources the graph has
+ * and, for each tensor, a few sums of its first elements. Two of them tell ways of writing one computation from
+ * different ones where their sources are the same ones; with others (or draws) nothing is known of it. */
+const char *fb_results_found(const fb_graph *g, const fb_reference *r, fb_arena *arena);
+bool fb_results_alike(const char *a, const char *b); /* as far as is known of both */
 /* What must be the same for a ratio: as a report has it, each NULL where it is not known; values: NULL is noise. */
 typedef struct {
     const char *device, *computes, *values;

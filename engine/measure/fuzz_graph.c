@@ -76,8 +76,8 @@ static double estimate(const maker *m, fb_id id)
     for (int i = 0; i < n->n_args; i++) most = fmax(most, arg_size(m, n, i));
     switch (n->op) {
 #define FB_SIZE_FUZZED(DOMAIN, SIZE) SIZE
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES, FUZZED, \
-                  ...)                                                                                                 \
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES,      \
+                  FUZZED, ...)                                                                                         \
     case FB_OP_##ID:                                                                                                   \
         return FB_SIZE_##FUZZED;
 #include "graph/ops.def"

@@ -427,9 +427,11 @@ static void judge_element(fb_judgement *j, const usual *u, int64_t at, double r,
         j->undecided++;
         return;
     }
+    double most = allowed(u, r, spread);
+    j->drowned += 2 * most > fabs(r);
     if (spread > 0 && isfinite(got)) count_ratio(j, fabs(got - r), fmax(spread, around(u, r) / 2));
     if (same_special(got, r)) return;
-    double distance = fabs(got - r), most = allowed(u, r, spread);
+    double distance = fabs(got - r);
     if (!isfinite(distance)) distance = INFINITY;
     if (distance > j->max_abs) j->max_abs = distance;
     is_worst(j, at, got, r, most, distance < INFINITY && most > 0 ? distance / most : INFINITY);
@@ -536,6 +538,7 @@ void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t firs
  * is special, and nothing is to be used. */
 typedef struct {
     double most, largest, ratio;
+    int64_t drowned;
     int32_t bin[CHUNK];
 } quick;
 
@@ -544,13 +547,14 @@ FB_JUDGE_FAST static bool judge_quickly(const fb_usual_spread *usual_spread, dou
 {
     const double absolute = 2 * usual_spread->absolute, relative = 2 * usual_spread->relative;
     double most = 0, largest = 0, ratio = 0;
-    int64_t odd = 0;
+    int64_t odd = 0, drowned = 0;
     for (int k = 0; k < n; k++) {
         double r = fabs(v[k]), off = fabs(got[k] - v[k]), spread = absolute + relative * r;
         double least = FB_JUDGE_ELEMENT * spread, of_unit = unit * r;
         least = least > of_unit ? least : of_unit;
         double part = off / (least > 0 ? least : 1), over = off / (spread > 0 ? spread : 1);
         odd |= !(off <= DBL_MAX) | !(r <= DBL_MAX) | !(spread > 0);
+        drowned += 2 * least > r;
         most = off > most ? off : most;
         largest = r > largest ? r : largest;
         ratio = part > ratio ? part : ratio;
@@ -559,7 +563,7 @@ FB_JUDGE_FAST static bool judge_quickly(const fb_usual_spread *usual_spread, dou
         int bin = 2 * ((int)(bits >> 52) - 1023) + ((bits & 0xfffffffffffff) > 0x6a09e667f3bcd) + 1 + BIN_OF_ONE;
         q->bin[k] = bin < 0 ? 0 : bin >= FB_JUDGE_BINS ? FB_JUDGE_BINS - 1 : bin;
     }
-    q->most = most, q->largest = largest, q->ratio = ratio;
+    q->most = most, q->largest = largest, q->ratio = ratio, q->drowned = drowned;
     return !odd;
 }
 
@@ -581,6 +585,7 @@ void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_
             for (int64_t k = 0; k < m; k++) j->bin[q.bin[k]]++;
             j->max_abs = fmax(j->max_abs, q.most);
             j->largest = fmax(j->largest, q.largest);
+            j->drowned += q.drowned;
             continue;
         }
         for (int64_t k = 0; k < m; k++) {
@@ -602,6 +607,7 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
     to->compared += part->compared;
     to->undecided += part->undecided;
     to->beyond += part->beyond;
+    to->drowned += part->drowned;
     to->max_abs = fmax(to->max_abs, part->max_abs);
     to->largest = fmax(to->largest, part->largest);
     if (!(part->ratio > to->ratio) && !(part->ratio == to->ratio && part->worst >= 0 && part->worst < to->worst))
@@ -727,14 +733,15 @@ void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_
     if (out->max_abs > 0) out->max_rel = j->largest > 0 ? out->max_abs / j->largest : INFINITY;
     if (j->worst >= 0) say_worst(j, n, &element);
     bool whole = fb_dtype_is_float(shape->dtype);
-    /* Where roundings are most of it, that nothing was found wrong says nothing. */
+    /* Where roundings are most of it, that nothing was found wrong says nothing of the elements of which they are. */
     const fb_region_spread *all = &s->region[ALL];
     double most = FB_JUDGE_ELEMENT * FB_JUDGE_ELEMENT * all->offset_squares;
     bool few = whole && j->ratio <= FB_JUDGE_BEYOND_AT && (double)j->beyond <= FB_JUDGE_BEYOND * (double)j->compared;
     few |= whole && j->beyond == 1 && j->ratio <= FB_JUDGE_ONE_AT && j->compared >= FB_JUDGE_ONE_LEAST;
     double of_element = few ? fmin(j->ratio, 1) : j->ratio;
     if (few) out->undecided += j->beyond;
-    if (whole && all->squares > 0 && 4 * most > all->squares && of_element <= 1) out->undecided = out->compared;
+    if (whole && all->squares > 0 && 4 * most > all->squares && of_element <= 1) out->undecided += j->drowned;
+    if (out->undecided > out->compared) out->undecided = out->compared;
     double of_region = whole ? judge_all_regions(j, s, shape, n, &region) : 0;
     double of_distribution = whole ? judge_distribution(j, n, &distribution) : 0;
     out->bound = fmax(of_element, fmax(of_region, of_distribution));

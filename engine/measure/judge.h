@@ -21,7 +21,8 @@
  *     FB_JUDGE_ELEMENT of them at most) are FB_JUDGE_OWN or less on average. That is what finds a small tensor wrong of
  * which each element may be so: a right kernel's average is about 0.4, and was nowhere found above 1.
  * Of a value whose spread is 0 everywhere each bit must be right. Elements that honest roundings make NaN, infinite or
- * another integer are undecided: counted, and not judged.
+ * another integer are undecided: counted, and not judged. So are, in a tensor that may be off by half of its norm, the
+ * elements that may be off by half of themselves.
  *
  * Of a very large tensor only samples have trials; all other elements are set against what is usual in these
  * (fb_judgement_add_usual).
@@ -91,6 +92,7 @@ typedef struct {
     } region[FB_JUDGE_REGIONS];
     int64_t bin[FB_JUDGE_BINS];          /* elements by error over spread; bin k: up to 2^((k - 15) / 2) */
     int64_t compared, undecided, beyond; /* beyond: what is allowed, but not by much */
+    int64_t drowned;                     /* may be off by half of themselves and more */
     double max_abs, largest, ratio;      /* ratio: the worst error over what is allowed */
     int64_t worst;                       /* element; -1: none */
     double got, expected, most;          /* most: the error that is allowed there */

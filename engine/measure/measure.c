@@ -12,6 +12,7 @@
 #include "interp/input.h"
 #include "measure/audit.h"
 #include "measure/check.h"
+#include "measure/compare.h"
 #include "measure/reference.h"
 #include "measure/rows.h"
 
@@ -30,6 +31,7 @@ enum {
     TURN_CALLS = 4, /* hot samples come this many calls at a time from one seed */
 };
 static const double chunk_us = 250e3; /* of samples between two looks */
+static const double long_us = 500e3;  /* of one call's hot samples, where they were to take a fraction of it */
 static const double metrics_us = 5e3; /* of runs under sampling: 250 samples */
 
 typedef FB_VEC(double) samples;
@@ -45,8 +47,9 @@ struct fb_measurement {
     fb_kernel_rows *rows; /* the report's kernels, as far as the plan tells */
     fb_recall recall;     /* where the device recalls instead of running */
     fb_arena *arena;
-    fb_id *checked; /* nodes whose values are verified … */
-    fb_id *judged;  /* … against those of the graph as written */
+    const char *computes; /* fb_results_found, once the whole was checked; NULL */
+    fb_id *checked;       /* nodes whose values are verified … */
+    fb_id *judged;        /* … against those of the graph as written */
     int n_checked;
     int seed;  /* whose inputs are on the device */
     int timed; /* the one seed of which samples are taken; FB_NONE: they rotate */
@@ -62,6 +65,8 @@ struct fb_measurement {
     samples sm_mhz, memory_mhz, watts, celsius, steal, load; /* beside each round */
     int64_t capped, dropped;                                 /* rounds; -1: the device does not tell */
     bool warm;
+    double least_us;               /* of all hot samples; 0: none */
+    double move_us, since_move_us; /* what allocating anew took; what was sampled since then */
     fb_span *spans;
     int calls;
     double compile_ms;
@@ -322,6 +327,8 @@ static bool check_whole(fb_measurement *m, int seed, const fb_progress *progress
     fb_reference reference;
     if (!wait_for(m, seed, &reference, progress, err)) return false;
     bool ok = step(progress, "checking the whole", 0, err) && judge_whole(m, &reference, err);
+    if (ok && seed == 0 && fb_input_kind_of(m->o.seeds[seed]) == FB_INPUT_NOISE)
+        m->computes = fb_results_found(m->written, &reference, m->arena);
     fb_reference_close(&reference);
     m->verified[seed] = ok;
     return ok;
@@ -684,6 +691,7 @@ static bool take_samples(fb_measurement *m, fb_cache_state cache, int n, const f
     enum { MOST = 256 };
     fb_run_time times[MOST];
     samples *to = cache == FB_CACHE_COLD ? &m->cold : &m->hot;
+    double began = fb_now_us();
     for (int done = 0, now = 1; done < n; done += now) {
         double each = done ? times[0].wall_us : INFINITY; /* the first alone tells how many fit between two looks */
         double fit = chunk_us / (each > 0.01 ? each : 0.01);
@@ -693,7 +701,12 @@ static bool take_samples(fb_measurement *m, fb_cache_state cache, int n, const f
             now -= now % 2 == 0; /* every second run of a call is fed something else: the last is as the first */
         if (!step(progress, "measuring", (double)done / n, err)) return false;
         if (!m->device->ops->run(m->loaded, &(fb_run_how){.cache = cache, .samples = now}, times, err)) return false;
-        for (int i = 0; i < now; i++) FB_VEC_PUSH(to, times[i].wall_us);
+        for (int i = 0; i < now; i++) {
+            FB_VEC_PUSH(to, times[i].wall_us);
+            if (cache == FB_CACHE_HOT && !(m->least_us <= times[i].wall_us && m->least_us > 0))
+                m->least_us = times[i].wall_us;
+        }
+        if (cache == FB_CACHE_HOT && fb_now_us() - began > long_us) break; /* disturbed: others wait for their turn */
     }
     return true;
 }
@@ -727,6 +740,11 @@ static void refuse_too_short(fb_measurement *m, const samples *taken, int from)
     double wall_us = fb_stat_of(taken->at + from, taken->n - from).median;
     if (fb_files_left_out_work(m->program, m->device->ops->machine(m->device), wall_us, why))
         found_wrong(m, "%.159s", why);
+}
+
+double fb_measure_least_us(const fb_measurement *m)
+{
+    return m->least_us > 0 ? m->least_us : NAN;
 }
 
 /* ---- the machine beside the samples ---- */
@@ -771,6 +789,20 @@ static bool warm_up(fb_measurement *m, const fb_progress *progress, fb_error *er
     return true;
 }
 
+/* Where buffers lie is a part of how fast they are met, and no part of a plan: they are allocated anew again and again,
+ * as often as it takes an eighth of the time. */
+static bool move(fb_measurement *m, const fb_progress *progress, fb_error *err)
+{
+    static const double rarely = 8;
+    if (!m->device->ops->move || !m->n_rounds || is_late(m) || m->since_move_us < rarely * m->move_us) return true;
+    double start = fb_now_us();
+    if (!m->device->ops->move(m->loaded)) return true;
+    if (!write_inputs(m, m->seed, progress, err)) return false;
+    m->move_us = fb_now_us() - start;
+    m->since_move_us = 0;
+    return true;
+}
+
 static double middle(const samples *s)
 {
     return s->n ? fb_stat_of(s->at, s->n).median : NAN;
@@ -783,8 +815,10 @@ bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_
     samples *to = cache == FB_CACHE_COLD ? &m->cold : &m->hot;
     int before = m->hot.n, traced = m->busy.n, first = to->n;
     if (!m->warm && !warm_up(m, progress, err)) return false;
+    if (cache == FB_CACHE_HOT && !move(m, progress, err)) return false;
     double at_us = fb_now_us();
     if (!sample_and_look(m, cache, n, progress, err)) return false;
+    m->since_move_us += fb_now_us() - at_us;
     if (m->error.ok) refuse_too_short(m, to, first);
     fb_machine_state state = state_of(m);
     if (cache == FB_CACHE_HOT) note_state(m, &state);
@@ -1121,6 +1155,7 @@ fb_report *fb_measure_report(fb_measurement *m)
     fb_kernel_rows_report(m->rows, m->device, m->loaded, r);
     r->compile_ms = m->compile_ms;
     r->error = m->error;
+    r->computes = m->computes ? fb_arena_strdup(r->arena, m->computes) : NULL;
     if (m->device->ops->recall)
         report_recalled(&m->recall, r);
     else

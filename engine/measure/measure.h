@@ -64,6 +64,8 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
 bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *err);
 /* Adds n samples to those there are, checked or not yet; what the last run left must be what was left before. */
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err);
+/* The shortest hot run so far; NAN: there is none. */
+double fb_measure_least_us(const fb_measurement *m);
 /* One more hot run, launch by launch, and with `metrics` some milliseconds of further runs under the device's sampling;
  * a device that has none says why in the timeline. The caller frees. */
 fb_timeline *fb_measure_timeline(fb_measurement *m, bool metrics, const fb_progress *progress, fb_error *err);

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "interp/source_hash.h"
@@ -384,24 +385,62 @@ int64_t fb_reference_elements(const fb_reference *r, fb_id node)
     return n;
 }
 
+void fb_reference_each(const fb_reference *r, fb_id node, fb_reference_visit *visit, void *ctx)
+{
+    const file_header *h = r->map;
+    for (int64_t i = 0; i < h->n_blocks; i++) {
+        const file_block *b = &blocks_of(r)[i];
+        const file_tensor *t = &tensors_of(r)[b->tensor];
+        const void *values = (const char *)r->map + b->at;
+        if (t->node == node) visit(ctx, b->first, b->n, t->is_int ? NULL : values, t->is_int ? values : NULL);
+    }
+}
+
+/* Blocks of one tensor in shares, each of which somebody judges: how many they are does not hang on the machine, and
+ * they are joined in order, so that sums come out alike everywhere. */
+enum { SHARES = 64 };
+
+typedef struct {
+    const fb_reference *r;
+    int64_t tensor;
+    fb_judge_shape shape;
+    const char *got;
+    fb_judgement of[SHARES];
+} judged_tensor;
+
+static void judge_share(judged_tensor *t, int share)
+{
+    const file_header *h = t->r->map;
+    bool whole_numbers = tensors_of(t->r)[t->tensor].is_int;
+    int size = fb_dtype_size(t->shape.dtype);
+    fb_judgement_clear(&t->of[share]);
+    for (int64_t k = h->n_blocks * share / SHARES; k < h->n_blocks * (share + 1) / SHARES; k++) {
+        const file_block *b = &blocks_of(t->r)[k];
+        const void *values = (const char *)t->r->map + b->at;
+        if (b->tensor != t->tensor) continue;
+        fb_judgement_add(&t->of[share], &t->shape, b->first, b->n, whole_numbers ? NULL : values,
+                         whole_numbers ? values : NULL, spread_of(t->r, b), t->got + b->first * size);
+    }
+}
+
+static void judge_shares(void *ctx, int64_t first, int64_t last)
+{
+    for (int64_t share = first; share < last; share++) judge_share(ctx, (int)share);
+}
+
 bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out)
 {
     const file_header *h = r->map;
-    fb_judge_shape shape = fb_judge_shape_of(n);
-    int size = fb_dtype_size(n->dtype);
     for (int64_t i = 0; i < h->n_tensors; i++) {
         const file_tensor *t = &tensors_of(r)[i];
         if (t->node != node) continue;
-        fb_judgement j;
-        fb_judgement_clear(&j);
-        for (int64_t k = 0; k < h->n_blocks; k++) {
-            const file_block *b = &blocks_of(r)[k];
-            const void *values = (const char *)r->map + b->at;
-            if (b->tensor != i) continue;
-            fb_judgement_add(&j, &shape, b->first, b->n, t->is_int ? NULL : values, t->is_int ? values : NULL,
-                             spread_of(r, b), (const char *)bytes + b->first * size);
-        }
-        fb_judgement_end(&j, &t->spread, &shape, n, out);
+        judged_tensor *all = fb_calloc(1, sizeof *all);
+        *all = (judged_tensor){.r = r, .tensor = i, .shape = fb_judge_shape_of(n), .got = bytes};
+        enum { FEW = 1 << 16 }; /* elements that one thread is done with before others have started */
+        fb_parallel_for(SHARES, all->shape.elements > FEW ? 1 : SHARES, judge_shares, all);
+        for (int k = 1; k < SHARES; k++) fb_judgement_join(&all->of[0], &all->of[k]);
+        fb_judgement_end(&all->of[0], &t->spread, &all->shape, n, out);
+        fb_free(all);
         return true;
     }
     return false;

@@ -24,6 +24,10 @@ void fb_reference_close(fb_reference *r);
 /* Elements of a tensor that are there (less than all where a graph is so large that only samples are); -1: not this
  * node. */
 int64_t fb_reference_elements(const fb_reference *r, fb_id node);
+/* Visits the exact values of a tensor, a stretch at a time, in no order: n of them from element `first` on, `floats` or
+ * `integers`. */
+typedef void fb_reference_visit(void *ctx, int64_t first, int64_t n, const double *floats, const int64_t *integers);
+void fb_reference_each(const fb_reference *r, fb_id node, fb_reference_visit *visit, void *ctx);
 /* Judges a value, in its node's dtype. False when the reference does not hold the node. */
 bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out);
 

@@ -280,7 +280,7 @@ bool fb_report_state_say(const fb_report *r, char to[200])
 
 bool fb_error_says_nothing(const fb_error_report *e)
 {
-    return e->undecided > 0 && e->undecided == e->compared;
+    return e->compared > 0 && 2 * e->undecided > e->compared;
 }
 
 bool fb_report_refresh(fb_report *r, const fb_report *later)

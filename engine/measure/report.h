@@ -104,7 +104,7 @@ typedef struct fb_report {
     int n_kernels;
     fb_kernel_report *kernels;
     const char *graph_hash, *plan_hash;
-    const char *computes; /* fb_results_of its graph; NULL: not known */
+    const char *computes; /* fb_results_of its graph, or fb_results_found; NULL: not known */
     const char *values;   /* of inputs and parameters while it was timed: "zeros", "ones"; NULL: noise */
     const char *failed;   /* a sentence when the case failed: then nothing measured stands above */
     fb_error_kind failed_kind;
@@ -128,7 +128,7 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err);
 bool fb_report_refresh(fb_report *r, const fb_report *later);
 /* Its results were checked and found wrong; what was not checked (composed, predicted) is not. */
 bool fb_report_is_wrong(const fb_report *r);
-/* Every element is undecided: that nothing was found wrong says nothing. */
+/* More than half of the elements are undecided: that nothing was found wrong says little. */
 bool fb_error_says_nothing(const fb_error_report *e);
 /* Until both scopes have passed: nothing is known, so no figure stands in it. */
 extern const fb_error_report fb_error_checking;

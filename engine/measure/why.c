@@ -123,7 +123,11 @@ static double launch_cost(const fb_report *r, const fb_machine *m)
         if (r->launch_mode && strcmp(r->launch_mode, fb_launch_mode_name((fb_launch_mode)i)) == 0)
             mode = (fb_launch_mode)i;
     if (r->launches < 0 || m->doubted) return NAN;
-    return (double)r->launches * fb_launch_us(m, mode) + (isfinite(m->sync_us) ? m->sync_us : 0);
+    double calls = 0;
+    for (int i = 0; i < r->n_kernels; i++)
+        if (r->kernels[i].family && strcmp(r->kernels[i].family, fb_family_name(FB_FAMILY_LIBRARY)) == 0)
+            calls += (double)r->kernels[i].count;
+    return fb_launching_us(m, mode, (double)r->launches, calls) + (isfinite(m->sync_us) ? m->sync_us : 0);
 }
 
 static bool is_foreign(const fb_report *r)

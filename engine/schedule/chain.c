@@ -290,6 +290,14 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
     return refuse_size(nest, t, size, why);
 }
 
+fb_chain_tile fb_chain_tile_had(const fb_nest *nest, const fb_knobs *knobs)
+{
+    fb_chain_tile tile;
+    fb_verdict why;
+    if (!fb_chain_tile_of(nest, knobs, &tile, &why)) FB_ASSERT(fb_chain_tile_of(nest, NULL, &tile, &why));
+    return tile;
+}
+
 int64_t fb_chain_together(const fb_nest *nest)
 {
     enum { CACHED = 24 << 20 }; /* bytes of right operands: half of an L2 cache */
@@ -323,21 +331,27 @@ static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_ch
     return fb_attention_us(m, &w);
 }
 
+/* Stages that the tile would have if nobody asked for so many. */
+static int usual_stages(const fb_nest *nest, const fb_knobs *knobs, const fb_chain_tile *x)
+{
+    if (!knobs || !knobs->value[FB_KNOB_STAGES]) return x->stages;
+    fb_knobs others = *knobs;
+    fb_chain_tile usual;
+    fb_verdict ignored;
+    others.value[FB_KNOB_STAGES] = 0;
+    return fb_chain_tile_of(nest, &others, &usual, &ignored) ? usual.stages : x->stages;
+}
+
 bool fb_chain_attends(const fb_nest *nest, const fb_knobs *knobs)
 {
-    fb_chain_tile x;
-    fb_verdict ignored;
-    if (!fb_nest_chain_on_gpu(nest)) return false;
-    return (fb_chain_tile_of(nest, knobs, &x, &ignored) || fb_chain_tile_of(nest, NULL, &x, &ignored)) && x.attends;
+    return fb_nest_chain_on_gpu(nest) && fb_chain_tile_had(nest, knobs).attends;
 }
 
 double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_chain *c = nest->chain;
-    fb_chain_tile x;
-    fb_verdict ignored;
     if (!fb_nest_chain_on_gpu(nest)) return 0;
-    if (!fb_chain_tile_of(nest, knobs, &x, &ignored) && !fb_chain_tile_of(nest, NULL, &x, &ignored)) return 0;
+    const fb_chain_tile x = fb_chain_tile_had(nest, knobs);
     fb_dtype dtype = dtype_of(nest);
     fb_tile_work w = {.dtype = dtype,
                       .tensor = x.tensor,
@@ -345,13 +359,19 @@ double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine 
                       .shared_bytes = x.shared_bytes,
                       .threads = x.threads,
                       .n_products = 2,
+                      .stages = x.stages,
+                      .usual = usual_stages(nest, knobs, &x),
                       .in_turn = !x.whole && x.stages == 1};
     double size = fb_dtype_size(dtype);
     if (x.attends) return attention_us(nest, m, &x);
     if (x.wide)
-        return fb_wide_us(
-            m, &(fb_wide_work){
-                   .blocks = x.blocks, .rows = x.rows, .depth = x.depth, .width = x.tile, .columns = x.columns});
+        return fb_wide_us(m, &(fb_wide_work){.blocks = x.blocks,
+                                             .rows = x.rows,
+                                             .depth = x.depth,
+                                             .width = x.tile,
+                                             .columns = x.columns,
+                                             .stages = w.stages,
+                                             .usual = w.usual});
     if (x.whole) {
         w.product[0] = (fb_tile_product){x.warp_rows, x.tile / FB_CHAIN_WARPS_N, x.depth};
         w.product[1] = (fb_tile_product){x.warp_rows, x.columns / FB_CHAIN_WARPS_N, x.tile};

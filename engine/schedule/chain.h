@@ -28,6 +28,9 @@ typedef struct {
 bool fb_nest_chain_on_gpu(const fb_nest *nest);
 /* Of a nest of family chain for CUDA. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
 bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why);
+/* The same of a nest that has a tile: where knobs came from a group that is no longer what it was, the automatic one.
+ */
+fb_chain_tile fb_chain_tile_had(const fb_nest *nest, const fb_knobs *knobs);
 /* So many members' rows are dealt out side by side, the longest first: a divisor of all. */
 int64_t fb_chain_together(const fb_nest *nest);
 /* Tiles of scores that are visible: of all members' blocks together, and of the block that has most. */

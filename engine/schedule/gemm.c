@@ -7,6 +7,7 @@
 #include "base/integer.h"
 #include "nest/parts.h"
 #include "schedule/thread_cost.h"
+#include "schedule/tile.h"
 #include "schedule/tile_cost.h"
 #include "target/special.h"
 
@@ -246,28 +247,20 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
     return true;
 }
 
+fb_gemm_tile fb_gemm_tile_had(const fb_nest *nest, const fb_knobs *knobs)
+{
+    fb_gemm_tile tile;
+    fb_verdict why;
+    if (!fb_gemm_tile_of(nest, knobs, &tile, &why)) FB_ASSERT(fb_gemm_tile_of(nest, NULL, &tile, &why));
+    return tile;
+}
+
+int64_t fb_gemm_part(const fb_nest *nest, const fb_gemm_tile *tile, int phase)
+{
+    return fb_ceil_div(steps_of(nest->tiled, tile, phase), tile->split) * tile->k;
+}
+
 /* ---- cost ---- */
-
-/* Are neighbours along this variable neighbours in memory? `by`: where they come so many at a time. */
-static bool steps_by_one(const fb_nest *nest, fb_ix at, fb_ix var, int by)
-{
-    int64_t stride, left;
-    fb_ix rest;
-    if (!fb_ix_is_var(nest->pool, var) || !fb_ix_stride(nest->pool, at, var, &stride, &rest)) return false;
-    return stride == 1 &&
-           (by == 1 || (fb_ix_is_const(nest->pool, fb_ix_mod(nest->pool, rest, by), &left) && left == 0));
-}
-
-/* Is the operand copied as it is, in pieces of 16 bytes? */
-static bool is_copied(const fb_nest *nest, const fb_operand *o, int64_t k, int64_t outer)
-{
-    const fb_value *v = &o->section.values[o->section.roots[0].value];
-    int piece = 16 / fb_dtype_size(nest->tiled->dtype);
-    if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || v->table != FB_NONE || v->dtype != nest->tiled->dtype)
-        return false;
-    if (steps_by_one(nest, v->at, o->k, 1)) return k % piece == 0 && steps_by_one(nest, v->at, o->k, piece);
-    return outer % piece == 0 && steps_by_one(nest, v->at, o->outer, piece);
-}
 
 static bool divides(const fb_nest *nest, const fb_section *s)
 {
@@ -313,14 +306,13 @@ static double instructions_of(const fb_nest *nest, const fb_section *s)
 /* What a thread does while a tile of an operand is computed. It waits for each piece, whose elements are loaded
  * together; or for each element where there is a division, which is a branch. That of a sigmoid never goes the long way
  * round, for its operands are around 1. */
-static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm_tile *x, int64_t k, int64_t outer,
-                         int in_tile, double tiles, fb_tile_work *w)
+static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm_tile *x, int in_tile, double tiles,
+                         fb_tile_work *w)
 {
     const double load = 0.12;     /* of a wait: those of a few elements overlap (schedule/thread_cost.c) */
     const double long_one = 0.32; /* of a wait: about 120 cycles, exponential and division one after the other */
     const fb_tiled *t = nest->tiled;
     int piece = 16 / fb_dtype_size(t->dtype);
-    if (is_copied(nest, o, k, outer)) return;
     double pieces = tiles * ceil((double)in_tile * x->k / piece / x->threads), elements = pieces * piece;
     double loads = piece * load * fb_section_loads(&o->section);
     w->waits += (divides(nest, &o->section) ? elements : pieces * fmin(loads, 1)) +
@@ -330,7 +322,8 @@ static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm
 
 /* Waits of a thread that goes through the sums and loads what they are made into results with: for each group of
  * elements, where a row or column may be missing, which is a branch; else a few groups' loads overlap. What one group
- * needs is loaded while the product is at work. */
+ * needs is loaded while the product is at work. The figures are of groups of four; the code may take
+ * other ones (schedule/tile.h). */
 static double epilogue_waits(const fb_nest *nest, const fb_section *s, const fb_gemm_tile *x)
 {
     const double alone = 0.73, among_others = 0.25; /* latency of L2 */
@@ -352,26 +345,37 @@ static double split_us(const fb_tiled *t, const fb_gemm_tile *x, const fb_machin
     return fb_time_us(bytes, fb_rate_peak(&m->copy_hot)) + FB_ROUND_CYCLES / clock;
 }
 
+/* Stages that the tile would have if nobody asked for so many. */
+static int usual_stages(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *x)
+{
+    if (!knobs || !knobs->value[FB_KNOB_STAGES]) return x->stages;
+    fb_knobs others = *knobs;
+    fb_gemm_tile usual;
+    fb_verdict ignored;
+    others.value[FB_KNOB_STAGES] = 0;
+    return fb_gemm_tile_of(nest, &others, &usual, &ignored) ? usual.stages : x->stages;
+}
+
 double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_tiled *t = nest->tiled;
-    fb_gemm_tile x;
-    fb_verdict ignored;
-    if (!fb_gemm_tile_of(nest, knobs, &x, &ignored) && !fb_gemm_tile_of(nest, NULL, &x, &ignored)) return 0;
+    const fb_gemm_tile x = fb_gemm_tile_had(nest, knobs);
     fb_tile_work w = {.dtype = t->dtype,
                       .tensor = x.tensor,
                       .blocks = x.blocks * x.split,
                       .shared_bytes = x.shared_bytes + x.kept_bytes,
                       .threads = x.threads,
+                      .stages = x.stages,
+                      .usual = usual_stages(nest, knobs, &x),
                       .n_products = 1,
                       .product = {{.warp_m = x.warp_m, .warp_n = x.warp_n}}};
     for (int p = 0; p < t->n_phases; p++) {
-        double tiles = (double)fb_ceil_div(steps_of(t, &x, p), x.split);
-        make_operand(nest, &t->phases[p].left, &x, t->phases[p].k, t->rows, x.m, tiles, &w);
-        for (int s = 0; s < t->n_strips && !t->kept; s++)
+        double tiles = (double)fb_gemm_part(nest, &x, p) / x.k;
+        bool right = !t->kept && !fb_tile_right(nest, p).pieces;
+        if (!fb_tile_left(nest, p).pieces) make_operand(nest, &t->phases[p].left, &x, x.m, tiles, &w);
+        for (int s = 0; s < t->n_strips && right; s++)
             if (t->phases[p].product[s] != FB_NONE)
-                make_operand(nest, &t->products[t->phases[p].product[s]].right, &x, t->phases[p].k, t->columns, x.strip,
-                             tiles, &w);
+                make_operand(nest, &t->products[t->phases[p].product[s]].right, &x, x.strip, tiles, &w);
         w.tiles += t->kept ? 1 : tiles; /* else nothing is waited for but the left operand, once */
         w.product[0].k += tiles * x.k;
     }

@@ -19,6 +19,11 @@ typedef struct {
 
 /* Of a nest of family gemm. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
 bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why);
+/* The same of a nest that has a tile: where knobs came from a group that is no longer what it was, the automatic one.
+ */
+fb_gemm_tile fb_gemm_tile_had(const fb_nest *nest, const fb_knobs *knobs);
+/* k of a part of a phase's sums, where these are split. */
+int64_t fb_gemm_part(const fb_nest *nest, const fb_gemm_tile *tile, int phase);
 /* Bytes of shared memory that the right operands of a phase take where they stay. */
 int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int phase);
 /* Time of its arithmetic, in the tile of these knobs (NULL: automatic). */

@@ -8,6 +8,7 @@
 #include "schedule/host_cost.h"
 
 #include "nest/parts.h"
+#include "schedule/schedule.h"
 
 #include <math.h>
 
@@ -24,34 +25,53 @@ static double conversion_us(const fb_machine *m, const fb_nest_facts *f)
     return us;
 }
 
-static bool is_serial(const fb_nest *nest)
+/* How much longer the slowest thread of a section takes than all cores would, each with its share. */
+static double uneven(const fb_loops_schedule *x, double units)
 {
-    bool serial = true;
-    fb_added added;
-    for (int i = 0; i < nest->n_sections; i++)
-        serial &= !fb_section_adds(nest, &nest->sections[i], &added) &&
-                  fb_section_operations(&nest->sections[i]) < FB_WORK_FOR_THREADS;
-    return serial;
+    double threads = x->threads ? fmin(x->threads, units) : units, shared = (double)x->shared;
+    if (!x->chunk || shared < 1) return units / threads;
+    double chunk = (double)x->chunk, turns = ceil(ceil(shared / chunk) / threads);
+    return fmax(units / threads, units * fmin(turns * chunk, shared) / shared);
+}
+
+/* The same of the nest: of the section that is shared best. */
+static double uneven_of(const fb_nest *nest, const fb_knobs *knobs, double units)
+{
+    double least = units;
+    for (int i = 0; i < nest->n_sections; i++) {
+        fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[i], nest->chain != NULL);
+        least = fmin(least, uneven(&x, units));
+    }
+    return least;
+}
+
+/* What is computed in vectors of fewer elements than the compiler would make, which is what the rates were measured
+ * with: as much longer as they are shorter. */
+static double narrow(const fb_knobs *knobs, fb_dtype dtype)
+{
+    enum { VECTOR_BYTES = 32 };
+    int64_t asked = knobs ? knobs->value[FB_KNOB_VECTOR] : 0, elements = VECTOR_BYTES / fb_dtype_size(dtype);
+    return asked > 0 && asked < elements ? (double)elements / (double)asked : 1;
 }
 
 /* Each of the threads that share an index_add goes through all of the index. */
 static double scatter_us(const fb_machine *m, const fb_nest *nest)
 {
-    enum { OWNERS = 16 };
     double points = 0;
     fb_added added;
     for (int i = 0; i < nest->n_sections; i++)
         if (fb_section_adds(nest, &nest->sections[i], &added)) points += (double)added.points;
-    return fb_time_us(OWNERS * points, m->ggather);
+    return fb_time_us(FB_LOOPS_OWNERS * points, m->ggather);
 }
 
-double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_facts *f, double flops, fb_dtype dtype)
+double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs, const fb_nest_facts *f,
+                        double flops, fb_dtype dtype)
 {
-    double us = fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)f->specials, m->gspecial) +
-                fb_time_us((double)f->summed, m->gsum) + fb_time_us((double)f->sums, m->gsum_rows) +
-                fb_time_us((double)f->gathered, m->ggather) + fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
-    if (!nest) return us;
-    return (us + scatter_us(m, nest)) * (is_serial(nest) ? fmax(m->units, 1) : 1);
+    double in_vectors = fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)f->specials, m->gspecial);
+    double us = in_vectors * narrow(knobs, dtype) + fb_time_us((double)f->summed, m->gsum) +
+                fb_time_us((double)f->sums, m->gsum_rows) + fb_time_us((double)f->gathered, m->ggather) +
+                fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
+    return nest ? (us + scatter_us(m, nest)) * uneven_of(nest, knobs, fmax(m->units, 1)) : us;
 }
 
 /* A product that the library makes on one core, where it is one of many or too small for the team: as fast as those of

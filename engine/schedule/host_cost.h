@@ -3,10 +3,12 @@
 #define FB_SCHEDULE_HOST_COST_H
 
 #include "nest/nest.h"
+#include "schedule/knobs.h"
 #include "target/machine.h"
 
-/* All loops of the nest, without the products that a library makes. `flops`: of these loops. */
-double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_facts *f, double flops, fb_dtype dtype);
+/* All loops of the nest, without the products that a library makes. `flops`: of these loops. knobs NULL: automatic. */
+double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs, const fb_nest_facts *f,
+                        double flops, fb_dtype dtype);
 /* FLOPs of a product: fewer are left to one core, for waking the team costs more than it saves. */
 enum { FB_SMALL_PRODUCT = 50000 };
 /* One product, or one of each batch. */

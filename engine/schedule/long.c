@@ -65,7 +65,7 @@ static bool overwrites_in_place(const fb_section *s)
 static bool is_such(const fb_nest *nest, const fb_section *s)
 {
     bool alone = nest->n_sections == 1 && nest->kernel.kind == FB_NEST_LOOPS;
-    return alone && nest->target->grid && nest->shared_bytes > 0 && nest->units > 0 && s->members <= 1 &&
+    return alone && nest->target->streams && nest->shared_bytes > 0 && nest->units > 0 && s->members <= 1 &&
            s->n_passes > 1 && s->n_spaces == 1 && s->spaces[0].n == 1 && !fb_section_lies_across(nest->pool, s) &&
            reduces_plainly(nest, s) && overwrites_in_place(s);
 }

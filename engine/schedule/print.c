@@ -85,19 +85,26 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     fb_arena_free(arena);
 }
 
-static void add_loops(const fb_nest *nest, int number, fb_str *out)
+static void add_loops(const fb_nest *nest, const fb_knobs *knobs, int number, fb_str *out)
 {
-    fb_loops_schedule x = fb_schedule_loops(nest, &nest->sections[number], nest->chain != NULL);
+    fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[number], nest->chain != NULL);
     fb_str_addf(out, "  section %d: %s: about %" PRId64 " operations", number, loops[x.shape], x.work);
     if (x.shape == FB_LOOPS_LANES) fb_str_addf(out, ", %" PRId64 " rows at once", x.lanes);
-    fb_str_add(out, x.work < FB_WORK_FOR_THREADS ? ", for one thread\n" : ", shared by threads\n");
+    if (x.vector) fb_str_addf(out, ", vectors of %d", x.vector);
+    if (x.threads == 1) {
+        fb_str_add(out, ", for one thread\n");
+        return;
+    }
+    fb_str_add(out, ", shared by ");
+    if (x.threads) fb_str_addf(out, "%d ", x.threads);
+    fb_str_add(out, "threads");
+    if (x.chunk) fb_str_addf(out, " in chunks of %" PRId64, x.chunk);
+    fb_str_add(out, "\n");
 }
 
 static void add_tile(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
 {
-    fb_gemm_tile t;
-    fb_verdict why;
-    if (!fb_gemm_tile_of(nest, knobs, &t, &why)) return;
+    const fb_gemm_tile t = fb_gemm_tile_had(nest, knobs);
     fb_str_addf(out, "  tile %d × %d, steps of %d in %d stage%s: %" PRId64 " blocks of %d threads\n", t.m, t.n, t.k,
                 t.stages, t.stages == 1 ? "" : "s", t.blocks, t.threads);
     fb_str_addf(out, "    a warp %d × %d on %s; %" PRId64 " bytes of shared memory", t.warp_m, t.warp_n,
@@ -109,13 +116,11 @@ static void add_tile(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
 
 static void add_chain(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
 {
-    fb_chain_tile t;
-    fb_verdict why;
     if (!fb_nest_chain_on_gpu(nest)) {
         fb_str_addf(out, "  chain: blocks of %" PRId64 " rows\n", nest->chain->block);
         return;
     }
-    if (!fb_chain_tile_of(nest, knobs, &t, &why)) return;
+    const fb_chain_tile t = fb_chain_tile_had(nest, knobs);
     fb_str_addf(out, "  chain: %d rows by %d columns on chip, %s: %" PRId64 " blocks of %d threads\n", t.rows, t.tile,
                 t.attends ? "by whole warpgroups, scores a tile at a time"
                 : t.wide  ? "by whole warpgroups"
@@ -147,7 +152,7 @@ void fb_schedule_print(const fb_nest *nest, fb_family family, const fb_knobs *kn
     if (nest->chain) add_chain(nest, knobs, out);
     for (int i = 0; i < nest->n_sections; i++) {
         if (!grid)
-            add_loops(nest, i, out);
+            add_loops(nest, knobs, i, out);
         else if (!fb_nest_on_chip(nest))
             add_section(nest, knobs, i, out);
     }

@@ -14,6 +14,7 @@ enum {
     MOST_VECTOR = 8,
     ELEMENT_THREADS = 256,   /* a block where nothing is reduced */
     SEQUENTIAL_THREADS = 64, /* … where each row has one thread */
+    EVEN = 64,               /* so many iterations keep any team even */
 };
 
 static int64_t knob_of(const fb_knobs *knobs, fb_knob k)
@@ -255,8 +256,18 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
  * little or very much for each. */
 static void deal_added(const fb_added *a, int members, fb_section_schedule *x)
 {
-    enum { LITTLE = 1 << 20, LIST = 32, LONG_LIST = 1024, FILL = 512, STORED = 1 << 13, NAMED_ROWS = 1 << 16 };
+    enum {
+        LITTLE = 1 << 20,
+        LIST = 32,
+        LONG_LIST = 1024,
+        FILL = 512,
+        STORED = 1 << 13,
+        NAMED_ROWS = 1 << 16,
+        EACH = 8
+    };
+    int64_t each = fb_ceil_div(a->points, x->threads);
     x->deal = FB_DEAL_OWNERS;
+    x->each = each < 1 ? 1 : each < EACH ? (int)each : EACH; /* 1: also of an empty index */
     x->rows = a->rows;
     x->blocks = fb_ceil_div(a->rows * a->width, x->threads);
     if (a->sum == FB_NONE && (a->rows > UINT32_MAX || a->points > UINT32_MAX)) return;
@@ -316,10 +327,48 @@ static int64_t lanes_of(const fb_section *s)
     return lanes < last ? lanes : last;
 }
 
-fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_section *s, bool inside)
+/* As many outer loops as make enough iterations for any team: how many, of the first `n`. */
+static int together_of(const fb_space *rows, int n, int64_t *shared)
+{
+    int c = 0;
+    *shared = 1;
+    while (c < n && *shared < EVEN) *shared *= rows->extent[c++];
+    return c;
+}
+
+/* Which loops of rows threads share. */
+static void share_rows(const fb_section *s, fb_loops_schedule *x)
+{
+    const fb_space *rows = &s->rows;
+    int n = rows->n, outer = n - (x->shape == FB_LOOPS_ELEMENTS || x->shape == FB_LOOPS_LANES);
+    int64_t last = n ? rows->extent[n - 1] : 1;
+    if (x->shape == FB_LOOPS_ELEMENTS && n == 1) outer = 1;
+    x->together = together_of(rows, outer > 0 ? outer : 0, &x->shared);
+    if (x->shape == FB_LOOPS_ELEMENTS && n > 1)
+        x->cut = x->shared < EVEN && last >= 2 * FB_LOOPS_CHUNK && x->threads != 1 && !s->blocked;
+    if (x->cut) x->shared *= fb_ceil_div(last, FB_LOOPS_CHUNK);
+    if (x->shape != FB_LOOPS_LANES) return;
+    int64_t chunks = fb_ceil_div(last, x->lanes);
+    x->inner = last == 0 || fb_space_points(rows) / last * chunks < FB_LOOPS_FEW;
+    bool all = x->together == n - 1 && x->shared < EVEN;
+    x->together = all ? n : x->together ? x->together : 1;
+    if (all) x->shared *= chunks;
+}
+
+static void share_added(const fb_nest *nest, const fb_section *s, const fb_added *a, fb_loops_schedule *x)
+{
+    int64_t rows = a->spares ? a->points : a->rows, each = s->scatter ? a->width : FB_LOOPS_OWNERS;
+    bool alone = s->scatter && fb_dtype_size(nest->graph->nodes[s->roots[0].node].dtype) == 2;
+    x->work = s->members * (rows * a->width + each * a->points);
+    x->owners = alone || a->rows < FB_LOOPS_OWNERS ? a->rows : FB_LOOPS_OWNERS;
+    x->together = 1;
+    x->shared = x->owners * s->members;
+}
+
+fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, bool inside)
 {
     enum { LONG_PASS = 1 << 15 };
-    fb_loops_schedule x = {.shape = FB_LOOPS_ROWS, .work = fb_section_operations(s)};
+    fb_loops_schedule x = {.shape = FB_LOOPS_ROWS, .work = fb_section_operations(s), .shared = 1};
     bool few = fb_space_points(&s->rows) < FB_LOOPS_FEW && fb_section_longest(s) >= LONG_PASS && !s->blocked;
     if (!s->n_passes)
         x.shape = FB_LOOPS_ELEMENTS;
@@ -328,5 +377,14 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_section *s, bo
     else if (few && !inside)
         x.shape = FB_LOOPS_LONG;
     if (x.shape == FB_LOOPS_LANES) x.lanes = lanes_of(s);
+    x.inner = x.shape == FB_LOOPS_LONG;
+    fb_added added;
+    bool adds = fb_section_adds(nest, s, &added);
+    if (adds) share_added(nest, s, &added, &x);
+    x.threads = (int)knob_of(knobs, FB_KNOB_THREADS);
+    if (!x.threads && x.work < FB_WORK_FOR_THREADS && x.shape != FB_LOOPS_LONG) x.threads = 1;
+    x.vector = (int)knob_of(knobs, FB_KNOB_VECTOR);
+    if (!adds) share_rows(s, &x);
+    x.chunk = x.inner ? 0 : knob_of(knobs, FB_KNOB_ROWS);
     return x;
 }

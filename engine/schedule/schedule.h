@@ -34,6 +34,7 @@ typedef struct {
     int parts;                /* FB_DEAL_SPLIT and _LONG: blocks a row */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     bool held;                /* passes are unrolled and keep in registers what is read again */
+    int each;                 /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time */
 } fb_section_schedule;
 
 /* Of a section of the nest; what it points to is in `arena`. */
@@ -69,15 +70,27 @@ typedef enum {
     FB_LOOPS_LONG,     /* few very long rows: threads share each pass */
 } fb_loops_shape;
 
-enum { FB_LOOPS_FEW = 16 }; /* rows, or chunks of them, that do not keep a team of cores busy */
+enum {
+    FB_LOOPS_FEW = 16,     /* rows, or chunks of them, that do not keep a team of cores busy */
+    FB_LOOPS_CHUNK = 4096, /* elements of a long vector loop that is cut for threads */
+    FB_LOOPS_OWNERS = 16,  /* of an index_add's rows: each goes through all of the index */
+};
 
 typedef struct {
     fb_loops_shape shape;
-    int64_t work;  /* operations, about */
-    int64_t lanes; /* FB_LOOPS_LANES: rows at once */
+    int64_t work;   /* operations, about */
+    int64_t lanes;  /* FB_LOOPS_LANES: rows at once */
+    bool inner;     /* threads share what is inside of a row or chunk: there are too few of these */
+    int threads;    /* that share it: 1 where it is too little for more, 0: as many as there are */
+    int64_t chunk;  /* iterations that a thread takes at a time; 0: an even share */
+    int vector;     /* elements of a vector; 0: as the compiler likes */
+    int together;   /* outer loops that are shared as one, so that there are enough iterations for any team … */
+    bool cut;       /* … and with them the last one, in pieces of FB_LOOPS_CHUNK */
+    int64_t shared; /* iterations of these */
+    int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
 } fb_loops_schedule;
 
 /* `inside`: the section stands inside a loop that threads share already. */
-fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_section *s, bool inside);
+fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, bool inside);
 
 #endif

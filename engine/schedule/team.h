@@ -7,9 +7,7 @@
 #include <stdint.h>
 
 enum {
-    FB_TEAM_SPLIT = 512,    /* threads of a block that has a part of a row */
-    FB_ADDED_THREADS = 256, /* of a block that owns rows of an index_add, each of which … */
-    FB_ADDED_EACH = 8,      /* … looks at so many points of the index at a time */
+    FB_TEAM_SPLIT = 512, /* threads of a block that has a part of a row */
 };
 
 typedef struct {

@@ -181,18 +181,16 @@ static work of_elements(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
 
 /* A block looks at the index in chunks, for which its threads wait and meet; then come the points whose row is one of
  * its own, one after the other. Rows are taken to be as likely as each other. */
-static work of_scatter(const fb_nest *nest, const fb_section *s)
+static work of_scatter(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
 {
-    double points = s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1;
+    double points = s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1, threads = x->threads;
     double size = (double)fb_space_points(&s->rows);
     double rows = (double)nest->graph->nodes[s->roots[0].node].shape.dim[0];
-    double each = fmin(ceil(points / FB_ADDED_THREADS), FB_ADDED_EACH),
-           chunks = ceil(points / (FB_ADDED_THREADS * each));
-    double words = points / nest->target->warp, own = fmin(1, (FB_ADDED_THREADS / size + 1) / fmax(rows, 1)) * points;
-    work w = {.threads = FB_ADDED_THREADS, .blocks = ceil(rows * size / FB_ADDED_THREADS), .meets = true};
+    double chunks = ceil(points / (threads * x->each));
+    double words = points / nest->target->warp, own = fmin(1, (threads / size + 1) / fmax(rows, 1)) * points;
+    work w = {.threads = threads, .blocks = (double)x->blocks, .meets = true};
     w.chain = chunks * (WAIT + 2 * FB_ROUND_CYCLES) + words * WORD + own * fb_section_loads(s) * WAIT;
-    w.instructions =
-        points / FB_ADDED_THREADS * (LOAD + NOTED) + words * WORD_INSTRUCTIONS + own * LOAD * fb_section_loads(s);
+    w.instructions = points / threads * (LOAD + NOTED) + words * WORD_INSTRUCTIONS + own * LOAD * fb_section_loads(s);
     return w;
 }
 
@@ -249,7 +247,7 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     fb_added added;
     bool sorted = x.deal == FB_DEAL_SORTED && fb_section_adds(nest, s, &added);
     work w = sorted        ? of_sorted(nest, s, &x, &added)
-             : s->scatter  ? of_scatter(nest, s)
+             : s->scatter  ? of_scatter(nest, s, &x)
              : x.cut       ? of_long(nest, &x)
              : s->n_passes ? of_rows(nest, knobs, s, &x)
                            : of_elements(nest, knobs, s, &x);

@@ -57,6 +57,15 @@ static double resident(const fb_machine *m, const fb_tile_work *w)
     return fmax(1, fmin(fmin(by_shared, by_registers), floor((double)MOST_THREADS / w->threads)));
 }
 
+/* A tile comes while those before it are multiplied, of which there are one fewer than stages. The figures above are of
+ * kernels with as many stages as they have by themselves, so that this is what fewer or more make of it: of a tile that
+ * takes `each` cycles. */
+static double late(int stages, int usual, double each)
+{
+    if (stages < 2 || usual < 2) return 0;
+    return fmax(COPY / (stages - 1.0) - each, 0) - fmax(COPY / (usual - 1.0) - each, 0);
+}
+
 /* Cycles as seen with the device's clock at the steps of mlp_two_layer (16,384 rows, bf16) on an H200: the first tile
  * comes after 2,000, the others at what cp.async brings; both warpgroups' multiplications are at the tensor cores' peak
  * (2,048 products a cycle); what is made of sums takes a warp 12 cycles a register between the products and 52 after
@@ -69,6 +78,8 @@ double fb_wide_us(const fb_machine *m, const fb_wide_work *w)
     if (cycles_a_us <= 0) return 0;
     double first = fmax((w->rows + w->width) * strip * size / brought, w->rows * strip * w->width / products);
     double chunk = fmax(w->width * strip * size / brought, group * strip * w->width / products + after * strip / 2);
+    first += late(w->stages, w->usual, first);
+    chunk += late(w->stages, w->usual, chunk);
     double cycles = begins + w->depth / strip * first + between * w->width / 2 + w->columns / strip * chunk;
     double bytes = ((double)w->depth * (w->rows + w->width) + (double)w->width * w->columns) * size;
     double again_us = fb_time_us((double)w->blocks * bytes, cache);
@@ -102,6 +113,7 @@ double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
         step s = step_of(m->target->warp, w, &w->product[i]);
         cycles += w->product[i].k / s.k * fmax(s.alone, warps * s.busy);
     }
+    cycles += w->tiles * late(w->stages, w->usual, w->tiles > 0 ? cycles / w->tiles : 0);
     double copies = together * w->bytes / L2_BYTES;
     cycles = w->in_turn ? cycles + copies + COPY * w->tiles : fmax(cycles, copies);
     double again_us = fb_time_us((double)w->blocks * w->bytes, cache);

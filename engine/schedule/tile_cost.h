@@ -19,11 +19,12 @@ typedef struct {
     fb_tile_product product[2];
     double
         tiles; /* that the products' k is cut into: at each a block waits for copies, and its threads for each other */
-    double waits; /* times that a thread stands still for memory or a long division, which nothing hides */
-    double made;  /* instructions of a thread that computes operands instead of copying them */
-    double after; /* cycles of a warp with rows of the sums */
-    double bytes; /* of operands that a block reads, from the cache */
-    bool in_turn; /* nothing is multiplied while a tile is copied */
+    double waits;      /* times that a thread stands still for memory or a long division, which nothing hides */
+    double made;       /* instructions of a thread that computes operands instead of copying them */
+    double after;      /* cycles of a warp with rows of the sums */
+    double bytes;      /* of operands that a block reads, from the cache */
+    bool in_turn;      /* nothing is multiplied while a tile is copied */
+    int stages, usual; /* tiles on their way or in use: so many, and as many as there are where nobody asks */
 } fb_tile_work;
 
 /* From the first copy to the last sum. 0 where the machine's rates are not known. */
@@ -33,6 +34,7 @@ double fb_tile_us(const fb_machine *m, const fb_tile_work *w);
 typedef struct {
     int64_t blocks;
     int rows, depth, width, columns;
+    int stages, usual; /* as above */
 } fb_wide_work;
 double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
 

@@ -553,12 +553,6 @@ const json_t *fb_session_libraries(const fb_session *s)
     return s->library_list;
 }
 
-void fb_session_ask_devices(fb_session *s)
-{
-    for (int i = 0; i < s->n_workers; i++)
-        if (!s->workers[i].listing) s->workers[i].listing = fb_worker_devices(s->workers[i].worker);
-}
-
 const fb_machine *fb_session_machine(const fb_session *s, const char *device)
 {
     const fb_device_record *d = device ? find(s, device) : NULL;

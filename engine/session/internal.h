@@ -40,7 +40,9 @@ typedef struct fb_slot {
     int process;     /* which of the script's processes has it */
     int64_t request; /* the build asked for; 0 none */
     fb_graph *graph;
-    char *computes; /* fb_results_of the graph */
+    fb_arena *texts;
+    const char *computes; /* fb_results_of the graph, fb_results_found once one of its columns was checked; in texts, as
+                           * what it was before is, which columns may still point to */
     fb_error error;
     int users;
     FB_VEC(fb_slot_planner) planners;
@@ -72,6 +74,7 @@ typedef struct fb_job {
     fb_error uncounted; /* kind FB_OK, or why it was prepared again without */
     int hot, cold, rounds;
     double spent_us, asked_us; /* hot sampling so far; when the last request was sent */
+    double least_us;           /* the shortest run so far; NAN or 0: not known */
     int asked;                 /* samples of the last request */
 } fb_job;
 
@@ -100,7 +103,9 @@ typedef struct fb_column_record {
     fb_job *job;
     fb_report *report, *before;
     struct fb_column_record
-        *against; /* sampled until the comparison with this one is settled; NULL: as long as usual */
+        *against;      /* sampled until the comparison with this one is settled; NULL: as long as usual */
+    double turn_us;    /* of sampling, where the times of these two are all that is wanted; 0: as usual */
+    int rounds_wanted; /* … and how many */
     fb_timeline *timeline;
     fb_error no_timeline;
     char *looked_at; /* the node whose value was asked for last; NULL */
@@ -217,6 +222,8 @@ fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params);
 /* The plan a script wrote for the slot's graph: the request's id, 0 with an error. */
 int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, const fb_machine *m, fb_error *err);
 bool fb_script_ready(fb_session *s, fb_error *err); /* there is a process to ask, perhaps a new one */
+/* What the graph is found to compute, for all columns of it. */
+void fb_slot_computes(fb_session *s, fb_slot *slot, const char *text);
 void fb_slot_take(fb_slot *slot);
 void fb_slot_release(fb_session *s, fb_slot *slot); /* NULL is fine */
 fb_planner *fb_slot_planner_for(fb_session *s, fb_slot *slot, const fb_device_record *d);

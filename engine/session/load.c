@@ -193,10 +193,16 @@ static fb_slot *slot_new(fb_session *s, const char *variant, const json_t *param
 
 static void take_graph(fb_slot *slot, fb_graph *g)
 {
-    fb_arena *arena = fb_arena_new();
     slot->graph = g;
-    slot->computes = fb_strdup(fb_results_of(g, arena));
-    fb_arena_free(arena);
+    slot->texts = fb_arena_new();
+    slot->computes = fb_results_of(g, slot->texts);
+}
+
+void fb_slot_computes(fb_session *s, fb_slot *slot, const char *text)
+{
+    slot->computes = fb_arena_strdup(slot->texts, text);
+    for (int i = 0; i < s->columns.n; i++)
+        if (s->columns.at[i]->slot == slot) s->columns.at[i]->shown.computes = slot->computes;
 }
 
 static void slot_free(fb_slot *slot)
@@ -207,7 +213,7 @@ static void slot_free(fb_slot *slot)
     }
     FB_VEC_FREE(&slot->planners);
     fb_graph_free(slot->graph);
-    fb_free(slot->computes);
+    fb_arena_free(slot->texts);
     json_decref(slot->params);
     fb_free(slot->variant);
     fb_free(slot->key);

@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "interp/input.h"
+#include "measure/audit.h"
+#include "measure/compare.h"
 #include "script/files.h"
 
 #include <math.h>
@@ -114,6 +116,7 @@ void fb_schedule_unpair(fb_column_record *c)
 {
     if (c->against && c->against->against == c) c->against->against = NULL;
     c->against = NULL;
+    c->turn_us = 0;
 }
 
 static void job_done(fb_session *s, fb_job *j)
@@ -160,11 +163,22 @@ static void complete(const fb_column_record *c, fb_report *r)
     r->floor_guessed = c->shown.machine && !c->shown.machine->calibrated;
 }
 
+/* What was found to come out belongs to the variant: its other columns know it by that. */
+static void learn_computes(fb_column_record *c, const fb_report *later)
+{
+    if (!later->computes || c->inputs || !c->shown.computes) return;
+    if (strcmp(later->computes, c->shown.computes) == 0) return;
+    fb_slot_computes(c->session, c->slot, later->computes);
+    c->shown.computes = c->slot->computes; /* also of one that is no column of the session */
+    if (c->report) c->report->computes = fb_arena_strdup(c->report->arena, later->computes);
+}
+
 static void take_report(fb_job *j, fb_worker_event *e)
 {
     fb_column_record *c = j->column;
     if (!c || !e->report) return;
     if (j->look && c->report && !c->report->failed) return; /* it is looked at, not timed: its figures stay */
+    learn_computes(c, e->report);
     if (c->report && fb_json_bool_or(e->message, "brief", false) && fb_report_refresh(c->report, e->report)) {
         fb_session_changed(c->session);
         return;
@@ -277,11 +291,23 @@ static void prepare(fb_session *s, fb_job *j)
     j->stage = FB_JOB_PREPARING;
     j->outstanding = true;
     j->hot = j->cold = j->rounds = 0;
-    j->spent_us = 0;
+    j->spent_us = j->least_us = 0;
     const char *device = fb_device_called(s, c->shown.device);
     j->id = c->shown.plan ? fb_worker_prepare(w, c->shown.written, c->shown.plan, device, &o)
                           : fb_worker_prepare_named(w, c->shown.written, c->plan_name, device, &o);
     fb_column_set_state(c, FB_COLUMN_MEASURING);
+}
+
+static bool times_alone(const fb_job *j)
+{
+    return j->column && j->column->turn_us > 0;
+}
+
+/* By the shortest run, not by the time that was spent: what other processes took of it would make the rounds of one
+ * column shorter than those of its like, and short ones are slower, for a processor wakes up slowly. */
+static double each_us(const fb_job *j)
+{
+    return j->least_us > 0 ? j->least_us : j->spent_us / j->hot;
 }
 
 static int chunk(const fb_job *j)
@@ -289,7 +315,8 @@ static int chunk(const fb_job *j)
     if (j->stage == FB_JOB_COLD) return COLD / 2;
     if (!j->rounds) return 3;
     int most = j->column && j->column->against ? LONG_CHUNK_MOST : CHUNK_MOST;
-    double each = j->spent_us / j->hot, n = each > 0 ? chunk_us / each : most;
+    double turn_us = times_alone(j) ? j->column->turn_us : chunk_us, each = each_us(j);
+    double n = each > 0 ? turn_us / each : most;
     return n < 1 ? 1 : n > most ? most : (int)n;
 }
 
@@ -335,6 +362,7 @@ static void sampled(fb_job *j, const json_t *message)
     j->rounds++;
     double elapsed_us = fb_now_us() - j->asked_us - fb_json_number_or(message, "waited_us", 0);
     j->spent_us += fmax(0, fb_json_number_or(message, "took_us", elapsed_us));
+    j->least_us = fb_json_number_or(message, "least_us", NAN); /* a foreign worker does not say */
     if (j->stage == FB_JOB_HOT)
         j->hot += j->asked;
     else
@@ -351,8 +379,18 @@ static bool unsettled(const fb_job *j)
     return !fb_compare_settled(a->report, b->report, j->spent_us + other->spent_us);
 }
 
+/* Where its partner is no more, there is nothing to wait for; nor where too many rounds are dropped. */
+static bool times_enough(const fb_job *j)
+{
+    enum { PATIENCE = 4 };
+    const fb_column_record *c = j->column;
+    bool alone = !c->against || !c->against->job;
+    return alone || (c->report && c->report->n_rounds >= c->rounds_wanted) || j->rounds >= PATIENCE * c->rounds_wanted;
+}
+
 static bool hot_enough(const fb_job *j)
 {
+    if (times_alone(j)) return times_enough(j);
     if (unsettled(j)) return false;
     if (j->spent_us > patience_us && j->hot >= HOT_FEWEST) return true;
     return j->hot >= HOT_LEAST && (j->spent_us >= hot_us || j->hot >= HOT_MOST);
@@ -412,6 +450,15 @@ static fb_job *unchecked(const fb_session *s, int worker)
     return NULL;
 }
 
+/* Those of which no more is wanted than the times that they have. */
+static void end_times_alone(fb_session *s, int worker)
+{
+    for (int i = s->jobs.n; i-- > 0;) {
+        fb_job *j = s->jobs.at[i];
+        if (shares(s, j, worker) && j->stage == FB_JOB_HOT && times_alone(j) && hot_enough(j)) job_done(s, j);
+    }
+}
+
 /* Hot ones that have enough wait for the others before any cache is flushed. */
 static void go_cold(fb_session *s, int worker)
 {
@@ -424,13 +471,18 @@ static void go_cold(fb_session *s, int worker)
     }
 }
 
+/* Who is behind, and of several anyone: a machine that others use has rhythms of its own, and by one order again and
+ * again one column would always have the better half. */
 static fb_job *hot_turn(const fb_session *s, int worker)
 {
     fb_job *best = NULL;
+    int alike = 0;
     for (int i = 0; i < s->jobs.n; i++) {
         fb_job *j = s->jobs.at[i];
         if (!shares(s, j, worker) || j->stage != FB_JOB_HOT || hot_enough(j)) continue;
-        if (!best || j->rounds < best->rounds) best = j;
+        if (best && j->rounds > best->rounds) continue;
+        alike = best && j->rounds == best->rounds ? alike + 1 : 1;
+        if (fb_seed_unseen() % (uint64_t)alike == 0) best = j;
     }
     return best;
 }
@@ -460,6 +512,7 @@ static void next_turn(fb_session *s, int worker)
         j = hot_turn(s, worker);
     }
     if (!j) {
+        end_times_alone(s, worker);
         fb_job *due = unchecked(s, worker);
         if (due) {
             check(s, due);
@@ -743,6 +796,16 @@ void fb_session_compare(fb_session *s, int a, int b)
     fb_schedule_unpair(second);
     first->against = second;
     second->against = first;
+}
+
+void fb_session_compare_times(fb_session *s, int a, int b, double turn_us, int rounds)
+{
+    fb_column_record *both[] = {fb_column_at(s, a), fb_column_at(s, b)};
+    fb_session_compare(s, a, b);
+    for (int i = 0; i < 2 && both[0] && both[1] && both[i]->against; i++) {
+        both[i]->turn_us = turn_us;
+        both[i]->rounds_wanted = rounds;
+    }
 }
 
 void fb_session_check(fb_session *s, const int *columns, int n)

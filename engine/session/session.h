@@ -213,6 +213,9 @@ void fb_session_measure(fb_session *s, const int *columns, int n);
 /* Measures two columns until they are told apart, or known to be the same, or five seconds were spent on sampling them.
  */
 void fb_session_compare(fb_session *s, int a, int b);
+/* Compares their times alone, by that many turns of each of `turn_us`: no answer is checked and no cache is flushed.
+ * For many comparisons in a row. */
+void fb_session_compare_times(fb_session *s, int a, int b, double turn_us, int rounds);
 /* Prepares the columns and checks their answers against the reference, without timing them. */
 void fb_session_check(fb_session *s, const int *columns, int n);
 /* Why traffic is modelled alone where it should have been measured; NULL: no such case yet. */
@@ -261,7 +264,6 @@ void fb_session_predict(fb_session *s, const char *puzzle, const char *chosen, d
 /* What workers told: arrays of the hello message; NULL until known. */
 const json_t *fb_session_devices(const fb_session *s);
 const json_t *fb_session_libraries(const fb_session *s);
-void fb_session_ask_devices(fb_session *s);
 bool fb_session_devices_known(const fb_session *s);         /* every worker has answered, or never will */
 const char *fb_session_default_device(const fb_session *s); /* NULL until known */
 const fb_machine *fb_session_machine(const fb_session *s, const char *device);

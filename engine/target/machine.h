@@ -32,6 +32,7 @@ typedef struct {
     int registers_per_unit, max_threads_per_unit;
     double launch_us;                  /* one more launch in a stream (host: call + parallel region) */
     double graph_launch_us;            /* one more kernel in a launched graph */
+    double call_us;                    /* a library's call in a stream, beyond one launch; NAN: never measured */
     double sync_us;                    /* launch of an empty program and waiting for it, less one launch */
     double barrier_us;                 /* grid barrier */
     fb_rate_curve copy_hot, copy_cold; /* GB/s (read + written) against bytes moved */

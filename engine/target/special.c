@@ -19,8 +19,9 @@ static const struct {
     {                                                                                                                  \
         GPU, HOST, HOST_F64, TURNS                                                                                     \
     }
-#define FB_SPEED_COST(FLOPS, SPEED)                                                    FB_SPEED_##SPEED
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, ...) [FB_OP_##ID] = FB_SPEED_##COST,
+#define FB_SPEED_COST(FLOPS, SPEED) FB_SPEED_##SPEED
+#define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, ...)                              \
+    [FB_OP_##ID] = FB_SPEED_##COST,
 #include "graph/ops.def"
 #undef POINTWISE
 };

@@ -38,6 +38,13 @@ const fb_target *fb_target_of(fb_device_kind kind)
     return &fb_target_foreign;
 }
 
+const fb_target *fb_target_written(int i)
+{
+    for (int k = 0; k < TARGETS; k++)
+        if (targets[k]->generates && i-- == 0) return targets[k];
+    return NULL;
+}
+
 const fb_target *fb_target_find(const char *name)
 {
     for (int i = 0; i < TARGETS; i++)

@@ -50,6 +50,7 @@ typedef struct {
     const char *ending;  /* … of its files: "c", "cu" */
     const char *called;  /* in a sentence: "the host", "a GPU" */
     const char *units;   /* what its machines have several of: "cores", "multiprocessors" */
+    const char *prelude; /* the embedded text that stands before every kernel; NULL: none are written */
     const char *near[2]; /* around the bytes of near memory in a sentence: "a block has", "there" */
     /* threads */
     bool grid; /* a kernel is a grid of blocks of threads, many more than run at once, whose latency hides behind each
@@ -60,6 +61,8 @@ typedef struct {
     /* memory */
     bool tiles;    /* contractions are generated: tiles of operands in shared memory, sums in registers */
     bool keeps;    /* shared memory keeps what it has from one step to the next of a loop that is one kernel */
+    bool streams;  /* shared memory is filled while other blocks of the multiprocessor compute, and blocks of one row
+                    * wait  for each other's sums: long rows are cut into parts */
     bool clusters; /* blocks of a kernel may come in clusters, which reach each other's shared memory */
     /* the library */
     bool library_epilogues; /* takes scale, addend, bias and relu into its own call; else a kernel of ours goes over
@@ -82,6 +85,8 @@ extern const fb_target fb_target_c, fb_target_cuda, fb_target_foreign;
 
 /* The row of a kind. */
 const fb_target *fb_target_of(fb_device_kind kind);
+/* Those that kernels are written for, in order; NULL: there are no more. */
+const fb_target *fb_target_written(int i);
 /* By the language's name ("c", "cuda"); NULL: there is none. */
 const fb_target *fb_target_find(const char *name);
 /* By the kind that lists of devices have ("host", "cuda"; "replay" is a GPU's until it says more); the foreign row for

@@ -15,6 +15,7 @@ const fb_target fb_target_c = {
     .ending = "c",
     .called = "the host",
     .units = "cores",
+    .prelude = "kernels/prelude.h",
     .near = {"a core keeps", "at hand"},
     .warp = 1,
     .calls_library = true,

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "base/clock.h"
+#include "base/debug.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -25,6 +26,7 @@ enum {
     COMMAND_PATIENCE_S = 600, /* of another's, which may stand in a queue or compile for long */
     MESSAGES_AT_ONCE = 5000,  /* more than these … */
     MESSAGES_A_SECOND = 500,  /* … and these is no worker's talk: ours sends 50 */
+    MESSAGES_A_REQUEST = 8,   /* with what it tells on its way: we may ask as often as we like */
     MESSAGES_SAVED = 1 << 21, /* that a front which was stopped for long finds waiting */
 };
 
@@ -39,9 +41,11 @@ struct fb_worker {
     char *self, *command;
     fb_child child;
     int errors; /* the read end of its stderr; -1 */
-    char last_words[400];
-    int64_t starts[STARTS]; /* ns, the latest first; 0: none */
+    char last_words[400],
+        refusal[sizeof((fb_error *)0)->text]; /* of stderr; of an error that came in place of a greeting */
+    int64_t starts[STARTS];                   /* ns, the latest first; 0: none */
     bool greeted;
+    char seat[33]; /* who we are at a workshop, as it told: for the next process */
     int noise;
     int64_t last_id;
     int64_t alive_ns;   /* when it last did what it was asked for, or was asked after a pause */
@@ -74,7 +78,7 @@ static void forget_process(fb_worker *w)
     w->noise = 0;
     w->n_sent = 0;
     w->prepared.n = 0;
-    w->last_words[0] = '\0';
+    w->last_words[0] = w->refusal[0] = '\0';
 }
 
 void fb_worker_event_clear(fb_worker_event *e)
@@ -220,7 +224,8 @@ static bool start_words(fb_worker *w, char **words, fb_error *err)
     int errors[2];
     if (pipe2(errors, O_CLOEXEC) < 0)
         return fb_fail(err, FB_ERR_SYSTEM, "no pipe for a new process: %s", strerror(errno));
-    bool ok = fb_child_start(&w->child, words, NULL, NULL, errors[1], err);
+    /* what passes leave is for people to read: it goes where ours goes */
+    bool ok = fb_child_start(&w->child, words, NULL, NULL, fb_debug_any() ? -1 : errors[1], err);
     close(errors[1]);
     if (!ok) {
         close(errors[0]);
@@ -231,8 +236,9 @@ static bool start_words(fb_worker *w, char **words, fb_error *err)
     w->alive_ns = w->counted_ns = fb_now_ns();
     w->limit_s = 0;
     w->may_send = MESSAGES_AT_ONCE;
-    fb_channel_send(w->child.channel, json_pack("{s:s, s:i, s:s}", "type", "hello", "fusebox", FB_PROTOCOL_VERSION,
-                                                "version", PACKAGE_VERSION));
+    fb_channel_send(w->child.channel,
+                    json_pack("{s:s, s:i, s:s, s:s*}", "type", "hello", "fusebox", FB_PROTOCOL_VERSION, "version",
+                              PACKAGE_VERSION, "seat", w->seat[0] ? w->seat : NULL));
     return true;
 }
 
@@ -275,8 +281,8 @@ static void process_ended(fb_worker *w)
     fb_error why = {0};
     for (int i = 0; i < 100 && !fb_child_ended(&w->child, how, sizeof how); i++) usleep(1000);
     read_errors(w);
-    fb_fail(&why, FB_ERR_CRASH, "the worker (%s) %s%s%s", fb_worker_command(w), how, w->last_words[0] ? ": " : "",
-            w->last_words);
+    const char *words = w->refusal[0] ? w->refusal : w->last_words;
+    fb_fail(&why, FB_ERR_CRASH, "the worker (%s) %s%s%s", fb_worker_command(w), how, *words ? ": " : "", words);
     forget_process(w);
     fail_all(w, &why);
 }
@@ -540,7 +546,11 @@ static bool check_hello(fb_worker *w, const json_t *message)
 {
     char text[160];
     int64_t theirs = fb_json_int_or(message, "fusebox", 0);
-    if (theirs == FB_PROTOCOL_VERSION) return w->greeted = true;
+    const char *seat = fb_json_string_or(message, "seat", "");
+    if (theirs == FB_PROTOCOL_VERSION) {
+        snprintf(w->seat, sizeof w->seat, "%s", strlen(seat) == sizeof w->seat - 1 ? seat : "");
+        return w->greeted = true;
+    }
     snprintf(text, sizeof text,
              "is fusebox %.20s and speaks protocol %lld, this is %s and speaks %d: install the same version on both",
              fb_json_string_or(message, "version", "?"), (long long)theirs, PACKAGE_VERSION, FB_PROTOCOL_VERSION);
@@ -617,9 +627,10 @@ static void take_message(fb_worker *w, json_t *message)
         json_decref(message);
         return;
     }
-    if (kinds[k].answers) answered(w, e.id);
+    if (kinds[k].answers && answered(w, e.id)) w->may_send += MESSAGES_A_REQUEST;
     if (e.kind == FB_WORKER_PREPARED && !is_prepared(w, e.id)) FB_VEC_PUSH(&w->prepared, e.id);
     if (e.kind == FB_WORKER_ERROR && e.error.kind == FB_ERR_CRASH) forget_prepared(w, e.id);
+    if (e.kind == FB_WORKER_ERROR && !w->greeted) snprintf(w->refusal, sizeof w->refusal, "%s", e.error.text);
     FB_VEC_PUSH(&w->events, e);
 }
 

@@ -7,6 +7,7 @@
 #include "graph/graph_json.h"
 #include "measure/best.h"
 #include "measure/check.h"
+#include "worker/phases.h"
 #include "worker/worker.h"
 #include "worker/worker_parts.h"
 
@@ -49,6 +50,7 @@ typedef struct {
     int64_t running;         /* id of the request; 0: none */
     bool cancelled;
     fb_progress_sender sender;
+    fb_phases phases;
     fb_progress during; /* runs of the devices: as of the request that runs */
     fb_device_lock lock;
     char locked[64]; /* the device */
@@ -82,6 +84,7 @@ static void look_around(child *c)
 static bool child_step(void *ctx, const char *what, double fraction)
 {
     child *c = ctx;
+    fb_phases_note(&c->phases, "device", what);
     fb_send_progress(&c->sender, what, fraction);
     look_around(c);
     return !c->cancelled;
@@ -217,11 +220,21 @@ static prepared_case *case_of(child *c, int64_t id)
 }
 
 /* Takes the report. */
-static void send_report(child *c, const char *type, int64_t id, fb_report *r, int64_t waited_ns, bool brief)
+static void send_report(child *c, const char *type, int64_t id, fb_report *r)
 {
-    for (int i = 0; brief && i < r->n_kernels; i++) r->kernels[i].n_nodes = 0;
     fb_channel_send(c->channel, json_pack("{s:s, s:I, s:f, s:b, s:o}", "type", type, "id", (json_int_t)id, "waited_us",
-                                          (double)waited_ns / 1e3, "brief", brief, "report", fb_report_to_json(r)));
+                                          0.0, "brief", 0, "report", fb_report_to_json(r)));
+    fb_report_free(r);
+}
+
+static void send_sampled(child *c, int64_t id, fb_measurement *m, int64_t waited_ns, bool brief)
+{
+    fb_report *r = fb_measure_report(m);
+    for (int i = 0; brief && i < r->n_kernels; i++) r->kernels[i].n_nodes = 0;
+    json_t *message = json_pack("{s:s, s:I, s:f, s:b, s:o}", "type", "sampled", "id", (json_int_t)id, "waited_us",
+                                (double)waited_ns / 1e3, "brief", brief, "report", fb_report_to_json(r));
+    fb_json_set_number(message, "least_us", fb_measure_least_us(m));
+    fb_channel_send(c->channel, message);
     fb_report_free(r);
 }
 
@@ -261,7 +274,7 @@ static bool recall_named(child *c, int64_t id, fb_device *d, const fb_graph *g, 
 {
     if (!json_is_string(plan)) return fb_fail(err, FB_ERR_INPUT, "%s planned for itself: a plan is a name", d->name);
     fb_report *r = fb_measure_recall_named(d, g, json_string_value(plan), err);
-    if (r) send_report(c, "prepared", id, r, 0, false);
+    if (r) send_report(c, "prepared", id, r);
     return r != NULL;
 }
 
@@ -287,7 +300,7 @@ static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_pro
     if (!m) return false;
     k->cases++;
     FB_VEC_PUSH(&c->cases, (prepared_case){.id = id, .m = m, .graph = k, .device = d});
-    send_report(c, "prepared", id, fb_measure_report(m), 0, false);
+    send_report(c, "prepared", id, fb_measure_report(m));
     return true;
 }
 
@@ -364,7 +377,7 @@ static bool do_sample(child *c, int64_t id, const json_t *message, const fb_prog
     fb_cache_state state = strcmp(cache, "cold") == 0 ? FB_CACHE_COLD : FB_CACHE_HOT;
     if (!fb_measure_sample(p->m, state, (int)n, progress, err)) return false;
     bool brief = fb_json_bool_or(message, "brief", false);
-    send_report(c, "sampled", id, fb_measure_report(p->m), waited_ns, brief);
+    send_sampled(c, id, p->m, waited_ns, brief);
     return true;
 }
 
@@ -374,7 +387,7 @@ static bool do_check(child *c, int64_t id, const json_t *message, const fb_progr
     prepared_case *p = case_of(c, id);
     if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
     if (!fb_measure_check(p->m, progress, err)) return false;
-    send_report(c, "checked", id, fb_measure_report(p->m), 0, false);
+    send_report(c, "checked", id, fb_measure_report(p->m));
     return true;
 }
 
@@ -445,6 +458,7 @@ static void run_request(child *c, const char *type, const json_t *message)
         int64_t id = fb_json_int_or(message, "id", 0);
         fb_progress progress = progress_of(c, id);
         bool ok = requests[i].run(c, id, message, &progress, &why);
+        fb_phases_note(&c->phases, "device", NULL);
         c->running = 0;
         if (ok) return;
         fb_send_error(c->channel, id, &why);

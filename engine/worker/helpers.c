@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/polite.h"
+#include "worker/phases.h"
 #include "worker/worker_parts.h"
 
 #include <fcntl.h>
@@ -79,9 +80,16 @@ fb_channel *fb_private_channel(int in, int out)
 
 /* ---- references ---- */
 
+typedef struct {
+    fb_progress_sender sender;
+    fb_phases phases;
+} reference_progress;
+
 static bool reference_step(void *ctx, const char *what, double fraction)
 {
-    fb_send_progress(ctx, what, fraction);
+    reference_progress *p = ctx;
+    fb_phases_note(&p->phases, "reference", what);
+    fb_send_progress(&p->sender, what, fraction);
     return true; /* who does not want it any more kills us */
 }
 
@@ -100,8 +108,8 @@ int fb_reference_main(void *ctx, int in, int out)
 {
     const fb_reference_job *job = ctx;
     fb_channel *c = fb_private_channel(in, out);
-    fb_progress_sender sender = {.channel = c};
-    fb_progress progress = {.step = reference_step, .ctx = &sender};
+    reference_progress to = {.sender = {.channel = c}};
+    fb_progress progress = {.step = reference_step, .ctx = &to};
     fb_error why = {0};
     fb_give_way();
     fb_written_count(job->wrote);
@@ -109,6 +117,7 @@ int fb_reference_main(void *ctx, int in, int out)
     bool ok = true;
     for (int i = 0; ok && i < job->n_seeds; i++)
         ok = fb_reference_make(job->graph, job->seeds[i], fb_worker_files_get, job->files, &progress, &why);
+    fb_phases_note(&to.phases, "reference", NULL);
     if (!ok) fb_send_error(c, 0, &why);
     fb_channel_flush(c, 1000, NULL);
     return ok ? 0 : 1;

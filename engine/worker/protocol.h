@@ -4,6 +4,7 @@
  *
  * front → worker
  *   {"type":"hello","fusebox":1,"version":"0.1.0"}
+ *       … "seat":S: as the workshop's own hello said, to come back after a lost connection as who one was
  *   {"type":"graph","hash":H} followed by the lines of graph_json.h      once per graph; kept by hash (least recently
  * used go)
  *   {"type":"prepare","id":N,"graph":H,"plan":{…},"device":"host","seeds":[…],"counters":false}
@@ -21,6 +22,7 @@
  *   {"type":"calibrate","id":N,"device":"host"}
  *   {"type":"devices","id":N}
  *   {"type":"file","key":K,"bytes":n} followed by n raw bytes              values of FB_DIST_FILE inputs, as doubles
+ *   {"type":"from","name":N,"origin":ADDRESS}                             to a workshop, by seat --stdio alone
  *   {"type":"predict","puzzle":P,"chosen":KEY,"guess":X}                  to a workshop alone (workshop/workshop.h)
  *   {"type":"quit"}
  * worker → front

@@ -1,6 +1,7 @@
 /* Reads what a seat says, by a list of what is allowed. Leaves a value that holds nothing else; runs nothing, opens
  * nothing, and keeps nothing of the seat's text but names. */
 #include "workshop/admit.h"
+#include "workshop/workshop.h"
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -18,7 +19,8 @@ typedef struct {
 } message_row;
 
 static const message_row rows[] = {
-    [FB_ASK_HELLO] = {"hello", false, {"fusebox", "version"}},
+    [FB_ASK_FROM] = {"from", false, {"name", "origin"}},
+    [FB_ASK_HELLO] = {"hello", false, {"fusebox", "version", "seat"}},
     [FB_ASK_GRAPH] = {"graph", false, {"hash"}},
     [FB_ASK_FILE] = {"file", false, {"key", "bytes"}},
     [FB_ASK_PREPARE] = {"prepare", true, {"graph", "device", "seeds", "counters", "plan"}},
@@ -109,6 +111,11 @@ static bool is_name(const char *text, size_t most, const char *also)
     for (size_t i = 0; i < n; i++)
         if (!isalnum((unsigned char)text[i]) && !strchr(also, text[i])) return false;
     return n > 0 && n <= most;
+}
+
+bool fb_workshop_is_name(const char *name)
+{
+    return is_name(name, FB_ASK_NAME, "_.-");
 }
 
 /* `to` has room for `most` + 1. */
@@ -271,9 +278,16 @@ static json_t *copy_plan(const json_t *plan, fb_error *err)
 
 /* ---- messages ---- */
 
+static bool read_from(const json_t *m, fb_ask *out, fb_error *err)
+{
+    return (!json_object_get(m, "name") || get_name(m, "name", FB_ASK_NAME, "_.-", out->name, err)) &&
+           (!json_object_get(m, "origin") || get_name(m, "origin", FB_ASK_NAME, ".:%_-", out->origin, err));
+}
+
 static bool read_hello(const json_t *m, fb_ask *out, fb_error *err)
 {
-    return fb_json_get_int(m, "fusebox", 0, INT64_MAX, &out->version, err);
+    return fb_json_get_int(m, "fusebox", 0, INT64_MAX, &out->version, err) &&
+           (!json_object_get(m, "seat") || get_hash(m, "seat", out->seat, err));
 }
 
 static bool read_graph(const json_t *m, fb_ask *out, fb_error *err)
@@ -339,11 +353,11 @@ static bool read_nothing(const json_t *m, fb_ask *out, fb_error *err)
 }
 
 static bool (*const readers[ROWS])(const json_t *m, fb_ask *out, fb_error *err) = {
-    [FB_ASK_HELLO] = read_hello,     [FB_ASK_GRAPH] = read_graph,    [FB_ASK_FILE] = read_file,
-    [FB_ASK_PREPARE] = read_prepare, [FB_ASK_SAMPLE] = read_sample,  [FB_ASK_CHECK] = read_case,
-    [FB_ASK_TRACE] = read_trace,     [FB_ASK_VALUES] = read_values,  [FB_ASK_RELEASE] = read_nothing,
-    [FB_ASK_SEARCH] = read_search,   [FB_ASK_CANCEL] = read_nothing, [FB_ASK_DEVICES] = read_nothing,
-    [FB_ASK_PREDICT] = read_predict,
+    [FB_ASK_FROM] = read_from,       [FB_ASK_HELLO] = read_hello,     [FB_ASK_GRAPH] = read_graph,
+    [FB_ASK_FILE] = read_file,       [FB_ASK_PREPARE] = read_prepare, [FB_ASK_SAMPLE] = read_sample,
+    [FB_ASK_CHECK] = read_case,      [FB_ASK_TRACE] = read_trace,     [FB_ASK_VALUES] = read_values,
+    [FB_ASK_RELEASE] = read_nothing, [FB_ASK_SEARCH] = read_search,   [FB_ASK_CANCEL] = read_nothing,
+    [FB_ASK_DEVICES] = read_nothing, [FB_ASK_PREDICT] = read_predict,
 };
 
 bool fb_ask_read(const char *line, size_t n, fb_ask *out, fb_error *err)

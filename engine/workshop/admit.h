@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 typedef enum {
+    FB_ASK_FROM,
     FB_ASK_HELLO,
     FB_ASK_GRAPH,
     FB_ASK_FILE,
@@ -27,13 +28,15 @@ enum { FB_ASK_NAME = 64, FB_ASK_NODE = 256, FB_ASK_SAMPLES = 4096 };
 
 typedef struct {
     fb_ask_kind kind;
-    int64_t id;                   /* from 1 on; 0 in messages that have none */
-    int64_t version;              /* HELLO: of the protocol */
-    char graph[33];               /* GRAPH, PREPARE, CHECK, SEARCH: a hash */
-    char device[FB_ASK_NAME + 1]; /* PREPARE, CHECK, SEARCH */
-    char key[FB_ASK_NAME + 1];    /* FILE */
-    int64_t bytes;                /* FILE */
-    json_t *plan;                 /* PREPARE: owned, made anew */
+    int64_t id;                                          /* from 1 on; 0 in messages that have none */
+    char name[FB_ASK_NAME + 1], origin[FB_ASK_NAME + 1]; /* FROM; "": not said */
+    int64_t version;                                     /* HELLO: of the protocol */
+    char seat[33];                                       /* HELLO: who it was before; "" */
+    char graph[33];                                      /* GRAPH, PREPARE, CHECK, SEARCH: a hash */
+    char device[FB_ASK_NAME + 1];                        /* PREPARE, CHECK, SEARCH */
+    char key[FB_ASK_NAME + 1];                           /* FILE */
+    int64_t bytes;                                       /* FILE */
+    json_t *plan;                                        /* PREPARE: owned, made anew */
     uint64_t seeds[FB_SEEDS];
     int n_seeds;
     int n;                                                 /* SAMPLE */

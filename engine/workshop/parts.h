@@ -2,6 +2,7 @@
  *
  *     serve.c   its life: socket, devices, loop, what a screen shows
  *     seats.c   connections: what they may send and how fast, what they are told
+ *     account.c who sits there: what is counted of somebody, from one connection to the next
  *     share.c   cases and requests: joined where they are equal, queued in turns, handed to a device's worker
  *     admit.c   what a message may say · place.c the socket · tally.c predictions
  *
@@ -29,7 +30,7 @@ typedef struct {
     double text_bytes;  /* as it came */
     double value_bytes; /* of all nodes, were they stored */
     int users;          /* seats that sent it, cases, tasks */
-    int asked_by;       /* the number of the seat for which something of it was last run */
+    int asked_by;       /* the account for which something of it was last run */
 } fb_known_graph;
 
 /* Values of inputs, by key; who sends a key first says what it holds. */
@@ -39,17 +40,34 @@ typedef struct {
     int64_t n;
 } fb_known_file;
 
+/* What is counted of somebody, whichever connection it has. */
 typedef struct {
-    int number; /* from 1 on, never given again */
+    int serial;                                          /* from 1 on, never given again */
+    int number;                                          /* of the seat that sits there, or did last */
+    char name[FB_ASK_NAME + 1], origin[FB_ASK_NAME + 1]; /* as its connection says; "" */
+    char id[33];                                         /* by which the same seat comes back */
+    int seats;                                           /* connections now */
+    int64_t left;                                        /* when the last of them ended: by the clock of turns */
+    double disk_bytes;                                   /* written to disk for what it asked … */
+    int64_t disk_since_ns;                               /* … since then */
+    int faults, votes, keys;                             /* keys: of inputs, that it was the first to send */
+    int64_t pause_until_ns;                              /* after too many faults */
+    int64_t served[FB_WORKSHOP_LANES];                   /* when it last had a turn there, or came */
+    int64_t owes_ns[FB_WORKSHOP_LANES];                  /* device time beyond its turns */
+} fb_account;
+
+typedef struct {
+    int number;          /* from 1 on; of who comes back, as it was */
+    fb_account *account; /* NULL: not greeted */
     fb_channel *channel;
     pid_t pid;
-    bool greeted, gone;
-    int lane;  /* the device that it was given; of one that was greeted */
-    bool more; /* lines wait that were not looked at */
+    bool heard, greeted, gone;                           /* heard: it has said something */
+    char name[FB_ASK_NAME + 1], origin[FB_ASK_NAME + 1]; /* what its connection said before that */
+    int lane;                                            /* the device that it was given; of one that was greeted */
+    bool more;                                           /* lines wait that were not looked at */
     int64_t since_ns;
     FB_VEC(fb_known_graph *) graphs; /* the one used last at the end; counted */
     double graph_bytes, file_bytes;
-    double disk_bytes;       /* written to disk for what it asked */
     fb_graph_reader *reader; /* while a graph's lines arrive; the text so far, and its hash */
     char reading[33];
     double read_bytes;
@@ -59,9 +77,8 @@ typedef struct {
     int64_t file_n_bytes;
     double may_say, may_send; /* messages and bytes, before it is read later */
     int64_t counted_ns;
-    int faults, refused;
-    int64_t pause_until_ns;            /* after too many faults */
-    int64_t served[FB_WORKSHOP_LANES]; /* when it last had a turn there, or came: who waits longest is next */
+    int refused;
+    FB_VEC(int) files; /* of w->files: what it sent, and holds what it sent */
 } fb_seat;
 
 /* ---- cases and tasks (share.c) ---- */
@@ -125,6 +142,8 @@ typedef struct {
     fb_task *running;
     fb_seat *turn;            /* whose turn it is; NULL: nobody's */
     int64_t turn_ns, idle_ns; /* since when; when it last asked or was answered */
+    fb_account *used_by;      /* who has the device; NULL: nobody, or one that is forgotten */
+    int64_t used_ns;          /* since when */
     FB_VEC(char *) files;     /* keys that its process has */
 } fb_workshop_lane;
 
@@ -142,6 +161,7 @@ typedef struct {
 typedef struct {
     char *puzzle;
     FB_VEC(fb_tally_choice) choices;
+    int64_t changed; /* by the clock of turns */
 } fb_tally;
 
 typedef struct {
@@ -158,6 +178,8 @@ struct fb_workshop {
     uint64_t serial;
     FB_VEC(fb_seat *) seats;
     int last_seat;
+    FB_VEC(fb_account *) accounts;
+    int last_account;
     fb_worker *lister; /* the first lane's worker, which tells what there is */
     int64_t listing;
     fb_workshop_lane lanes[FB_WORKSHOP_LANES];
@@ -191,9 +213,19 @@ void fb_seat_refuse(fb_workshop *w, fb_seat *s, int64_t id, fb_error_kind kind, 
 int fb_seat_timeout(const fb_seat *s);                      /* ms until it may be read again or is given up; -1: none */
 fb_known_graph *fb_seat_graph(fb_seat *s, const char *hex); /* one that it has sent; NULL */
 void fb_graph_unuse(fb_workshop *w, fb_known_graph *g);
+/* Has this seat sent all values that the graph takes from files? Else it was told. Whose values differ from those that
+ * the workshop has under that key is measured with neither. */
+bool fb_seat_has_inputs(fb_workshop *w, fb_seat *s, int64_t id, const fb_graph *g);
 /* Was its part of the disk used up, or would be by `more` bytes? Then it was told. */
 bool fb_seat_may_write(fb_workshop *w, fb_seat *s, int64_t id, double more);
-void fb_seat_charge(fb_workshop *w, int number, double bytes); /* one that has gone is nobody */
+
+/* account.c */
+/* Sits down as who it is; `id`: as it was told before, or "". False: who it is has as many seats as one may. */
+bool fb_account_take(fb_workshop *w, fb_seat *s, const char *id);
+void fb_account_leave(fb_workshop *w, fb_seat *s);
+void fb_account_charge(fb_workshop *w, int serial, double bytes);
+double fb_account_disk(fb_account *a); /* what was written for it within the hour */
+void fb_accounts_free(fb_workshop *w);
 
 /* share.c */
 void fb_share_ask(fb_workshop *w, fb_seat *s, const fb_ask *ask); /* PREPARE … CANCEL */

@@ -25,7 +25,8 @@ enum {
     REFUSED_MOST = 2000, /* then it is closed */
     GRAPHS_MOST = 64,    /* as many as a worker keeps */
     LINES_A_TURN = 2000, /* then others are heard */
-    FILES_MOST = 100000, /* keys, of all seats */
+    FILES_MOST = 100000, /* keys, of all seats; */
+    FILES_OF_ONE = 1000, /* those that one was the first to send */
 };
 static const int64_t greet_ns = 10000000000; /* it says hello within */
 
@@ -87,25 +88,18 @@ void fb_seat_refuse(fb_workshop *w, fb_seat *s, int64_t id, fb_error_kind kind, 
 
 /* ---- the disk ---- */
 
-void fb_seat_charge(fb_workshop *w, int number, double bytes)
-{
-    w->written += (int64_t)bytes;
-    for (int i = 0; i < w->seats.n; i++)
-        if (w->seats.at[i]->number == number) w->seats.at[i]->disk_bytes += bytes;
-}
-
 bool fb_seat_may_write(fb_workshop *w, fb_seat *s, int64_t id, double more)
 {
-    double most = w->options.limits.disk_mb * 1e6, left = most - s->disk_bytes;
+    double most = w->options.limits.disk_mb * 1e6, held = fb_account_disk(s->account), left = most - held;
     char text[3][32];
     if (more < left) return true;
-    fb_format_bytes(text[0], s->disk_bytes);
+    fb_format_bytes(text[0], held);
     fb_format_bytes(text[1], most);
     fb_format_bytes(text[2], more);
     if (left <= 0)
         fb_seat_refuse(w, s, id, FB_ERR_LIMIT,
-                       "%s of disk were written for this seat, which may have %s: what others have measured it is "
-                       "still told",
+                       "%s of disk were written for this seat, which may have %s an hour: what others have measured it "
+                       "is still told",
                        text[0], text[1]);
     else
         fb_seat_refuse(w, s, id, FB_ERR_LIMIT,
@@ -228,15 +222,49 @@ static void feed_graph(fb_workshop *w, fb_seat *s, const char *line, size_t n)
 
 /* ---- values of inputs ---- */
 
+static int file_named(const fb_workshop *w, const char *key)
+{
+    for (int i = 0; i < w->files.n; i++)
+        if (strcmp(w->files.at[i].key, key) == 0) return i;
+    return FB_NONE;
+}
+
+static bool has_sent(const fb_seat *s, int file)
+{
+    for (int i = 0; i < s->files.n; i++)
+        if (s->files.at[i] == file) return true;
+    return false;
+}
+
+bool fb_seat_has_inputs(fb_workshop *w, fb_seat *s, int64_t id, const fb_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const char *key = g->nodes[i].attrs->file;
+        if (!key || g->nodes[i].attrs->dist != FB_DIST_FILE) continue;
+        int file = file_named(w, key);
+        if (file != FB_NONE && has_sent(s, file)) continue;
+        fb_seat_refuse(w, s, id, FB_ERR_INPUT,
+                       file == FB_NONE ? "the values of %s were not sent"
+                                       : "this seat has not sent the values of %s that the workshop has: measure it "
+                                         "on a device of your own",
+                       g->nodes[i].name);
+        return false;
+    }
+    return true;
+}
+
 static void begin_file(fb_workshop *w, fb_seat *s, const fb_ask *ask)
 {
     double most = w->options.limits.file_mb * 1e6;
-    if (s->file_bytes + (double)ask->bytes > most) { /* what follows are raw bytes, which cannot be passed over */
+    int file = file_named(w, ask->key);
+    bool again = file != FB_NONE && has_sent(s, file) && w->files.at[file].n * 8 == ask->bytes;
+    if (!again &&
+        s->file_bytes + (double)ask->bytes > most) { /* what follows are raw bytes, which cannot be passed over */
         fb_seat_refuse(w, s, 0, FB_ERR_LIMIT, "a seat sends at most %.0f MB of values", w->options.limits.file_mb);
         close_seat(w, s, "it sent more values than it may");
         return;
     }
-    s->file_bytes += (double)ask->bytes;
+    s->file_bytes += again ? 0 : (double)ask->bytes; /* after a fault, say, it sends them again */
     s->file_key = fb_strdup(ask->key);
     s->file_n_bytes = ask->bytes;
     s->file_values = fb_alloc((size_t)ask->bytes + sizeof(double));
@@ -262,20 +290,24 @@ static void keep_file(fb_workshop *w, fb_seat *s)
 {
     fb_known_file f = {.key = s->file_key, .values = s->file_values, .n = s->file_n_bytes / (int64_t)sizeof(double)};
     fb_sha256_hex(f.values, (size_t)s->file_n_bytes, f.sha);
-    int at = 0;
-    while (at < w->files.n && strcmp(w->files.at[at].key, f.key) != 0) at++;
-    if (at == w->files.n && at < FILES_MOST) {
+    int at = file_named(w, f.key);
+    if (at == FB_NONE && w->files.n < FILES_MOST && s->account->keys < FILES_OF_ONE) {
+        s->account->keys++;
+        FB_VEC_PUSH(&s->files, w->files.n);
         FB_VEC_PUSH(&w->files, f);
         trim_files(w);
         return;
     }
-    fb_known_file *k = at < w->files.n ? &w->files.at[at] : NULL;
+    fb_known_file *k = at == FB_NONE ? NULL : &w->files.at[at];
     if (!k || strcmp(k->sha, f.sha) != 0) {
         fb_seat_refuse(w, s, 0, FB_ERR_INPUT, k ? "other values were sent as %s before" : "too many inputs: %s", f.key);
-    } else if (!k->values) {
-        k->values = f.values;
-        f.values = NULL;
-        trim_files(w);
+    } else {
+        if (!has_sent(s, at)) FB_VEC_PUSH(&s->files, at);
+        if (!k->values) {
+            k->values = f.values;
+            f.values = NULL;
+            trim_files(w);
+        }
     }
     fb_free(f.key);
     fb_free(f.values);
@@ -313,9 +345,9 @@ static void send_machine(const fb_workshop_lane *l, fb_seat *s)
 
 static void send_hello(fb_workshop *w, fb_seat *s)
 {
-    fb_seat_send(s, json_pack("{s:s, s:i, s:s, s:s, s:b, s:o, s:[]}", "type", "hello", "fusebox", FB_PROTOCOL_VERSION,
-                              "version", PACKAGE_VERSION, "host", "workshop", "workshop", true, "devices",
-                              devices_for(w, s), "libraries"));
+    fb_seat_send(s, json_pack("{s:s, s:i, s:s, s:s, s:b, s:s, s:o, s:[]}", "type", "hello", "fusebox",
+                              FB_PROTOCOL_VERSION, "version", PACKAGE_VERSION, "host", "workshop", "workshop", true,
+                              "seat", s->account->id, "devices", devices_for(w, s), "libraries"));
     for (int i = 0; i < w->n_lanes; i++) send_machine(&w->lanes[i], s);
 }
 
@@ -330,6 +362,12 @@ static void hello(fb_workshop *w, fb_seat *s, const fb_ask *ask)
         return;
     }
     if (s->greeted) return;
+    if (!fb_account_take(w, s, ask->seat)) {
+        fb_seat_refuse(w, s, 0, FB_ERR_LIMIT, "%s has as many seats of the workshop as one may have (%.0f)",
+                       *s->name ? s->name : "this seat", w->options.limits.windows);
+        close_seat(w, s, "too many of one name");
+        return;
+    }
     s->lane = fb_lane_free(w);
     s->greeted = true;
     send_hello(w, s);
@@ -339,6 +377,17 @@ static void list_devices(fb_workshop *w, fb_seat *s, const fb_ask *ask)
 {
     fb_seat_send(s, json_pack("{s:s, s:I, s:o, s:[]}", "type", "devices", "id", (json_int_t)ask->id, "devices",
                               devices_for(w, s), "libraries"));
+}
+
+/* What a connection says of whom it is for, before anything of a seat's own comes through it (relay.c). */
+static void come_from(fb_workshop *w, fb_seat *s, const fb_ask *ask)
+{
+    if (s->heard) {
+        fb_seat_refuse(w, s, 0, FB_ERR_INPUT, "who a seat is for is said by its connection, not by the seat");
+        return;
+    }
+    memcpy(s->name, ask->name, sizeof s->name);
+    memcpy(s->origin, ask->origin, sizeof s->origin);
 }
 
 /* ---- lines ---- */
@@ -352,6 +401,10 @@ static void begin_graph(fb_seat *s, const fb_ask *ask)
 
 static void do_ask(fb_workshop *w, fb_seat *s, const fb_ask *ask)
 {
+    if (ask->kind == FB_ASK_FROM) {
+        come_from(w, s, ask);
+        return;
+    }
     if (!s->greeted && ask->kind != FB_ASK_HELLO) {
         fb_seat_refuse(w, s, ask->id, FB_ERR_INPUT, "%s came before hello", fb_ask_name(ask->kind));
         return;
@@ -391,6 +444,7 @@ static void seat_line(fb_workshop *w, fb_seat *s, const char *line, size_t n)
         do_ask(w, s, &ask);
     else
         fb_seat_refuse(w, s, ask.id, why.kind, "%s", why.text);
+    s->heard = true;
     fb_ask_clear(&ask);
 }
 
@@ -410,8 +464,6 @@ fb_seat *fb_seat_new(fb_workshop *w, int fd, pid_t pid)
 {
     fb_seat *s = fb_calloc(1, sizeof *s);
     s->number = ++w->last_seat;
-    w->clock++; /* it is behind all who wait: were it before them, those who come and go would keep them waiting */
-    for (int i = 0; i < FB_WORKSHOP_LANES; i++) s->served[i] = w->clock;
     s->channel = fb_channel_new(fd, fd);
     s->pid = pid;
     s->since_ns = s->counted_ns = fb_now_ns();
@@ -425,8 +477,10 @@ fb_seat *fb_seat_new(fb_workshop *w, int fd, pid_t pid)
 void fb_seat_free(fb_workshop *w, fb_seat *s)
 {
     fb_share_drop_seat(w, s);
+    fb_account_leave(w, s);
     while (s->graphs.n) forget_oldest(w, s);
     FB_VEC_FREE(&s->graphs);
+    FB_VEC_FREE(&s->files);
     fb_graph_reader_free(s->reader);
     fb_free(s->file_key);
     fb_free(s->file_values);

@@ -247,6 +247,7 @@ void fb_workshop_free(fb_workshop *w)
     if (!w) return;
     fb_share_free(w);
     while (w->seats.n) fb_seat_free(w, w->seats.at[--w->seats.n]);
+    fb_accounts_free(w);
     FB_VEC_FREE(&w->seats);
     while (w->graphs.n) {
         w->graphs.at[0]->users = 1;

@@ -209,6 +209,16 @@ static void make_room(fb_workshop *w, int lane, double bytes)
 
 /* ---- tasks ---- */
 
+/* The device is free; what was used of it is counted. */
+static void stop_using(fb_workshop_lane *l, int lane)
+{
+    int64_t now = fb_now_ns();
+    if (l->used_by) l->used_by->owes_ns[lane] += now - l->used_ns;
+    l->used_by = NULL;
+    l->running = NULL;
+    l->idle_ns = now;
+}
+
 static void task_free(fb_workshop *w, fb_task *t)
 {
     for (int i = 0; i < w->tasks.n; i++)
@@ -216,10 +226,7 @@ static void task_free(fb_workshop *w, fb_task *t)
             memmove(w->tasks.at + i, w->tasks.at + i + 1, (size_t)(--w->tasks.n - i) * sizeof t);
             break;
         }
-    if (w->lanes[t->lane].running == t) {
-        w->lanes[t->lane].running = NULL;
-        w->lanes[t->lane].idle_ns = fb_now_ns();
-    }
+    if (w->lanes[t->lane].running == t) stop_using(&w->lanes[t->lane], t->lane);
     fb_graph_unuse(w, t->graph);
     FB_VEC_FREE(&t->waiters);
     fb_free(t->key);
@@ -278,13 +285,13 @@ static void charge(fb_workshop *w, const fb_task *t, const json_t *message)
     const char *hex;
     json_t *bytes;
     double wrote = fb_json_number_or(message, "wrote_bytes", 0);
-    if (wrote > 0) fb_seat_charge(w, t->graph->asked_by, wrote);
+    if (wrote > 0) fb_account_charge(w, t->graph->asked_by, wrote);
     json_object_foreach(json_object_get(message, "references"), hex, bytes)
     {
         int by = 0;
         for (int i = 0; i < w->graphs.n; i++)
             if (strcmp(w->graphs.at[i]->hex, hex) == 0) by = w->graphs.at[i]->asked_by;
-        fb_seat_charge(w, by, json_number_value(bytes));
+        fb_account_charge(w, by, json_number_value(bytes));
     }
 }
 
@@ -340,7 +347,7 @@ static fb_known_graph *subject(fb_workshop *w, fb_seat *s, const fb_ask *ask, in
     const fb_workshop_limits *l = &w->options.limits;
     fb_known_graph *g = fb_seat_graph(s, ask->graph);
     *lane = fb_lane_named(w, ask->device);
-    double left_s = (double)(s->pause_until_ns - fb_now_ns()) * 1e-9;
+    double left_s = (double)(s->account->pause_until_ns - fb_now_ns()) * 1e-9;
     if (*lane == FB_NONE)
         fb_seat_refuse(w, s, ask->id, FB_ERR_UNAVAILABLE, "this workshop shares no device \"%s\"", ask->device);
     else if (!g)
@@ -351,9 +358,9 @@ static fb_known_graph *subject(fb_workshop *w, fb_seat *s, const fb_ask *ask, in
                        g->value_bytes * 1e-6, l->memory_mb);
     else if (left_s > 0)
         fb_seat_refuse(w, s, ask->id, FB_ERR_LIMIT,
-                       "%d requests of this seat ended a process on the device: it may ask again in %.0f s", s->faults,
-                       ceil(left_s));
-    else
+                       "%d requests of this seat ended a process on the device: it may ask again in %.0f s",
+                       s->account->faults, ceil(left_s));
+    else if (fb_seat_has_inputs(w, s, ask->id, g->graph))
         return g;
     return NULL;
 }
@@ -625,13 +632,14 @@ static void start_task(fb_workshop *w, fb_task *t)
 {
     fb_workshop_lane *l = &w->lanes[t->lane];
     l->running = t;
-    t->started_ns = fb_now_ns();
+    l->used_by = t->waiters.n ? t->waiters.at[0].seat->account : NULL;
+    l->used_ns = t->started_ns = fb_now_ns();
     t->waited_us = 0;
     t->doing[0] = '\0';
     w->to_announce = true;
     fb_workshop_changed(w);
     if (t->of) t->of->used = ++w->clock;
-    if (t->waiters.n) t->graph->asked_by = t->waiters.at[0].seat->number;
+    if (t->waiters.n) t->graph->asked_by = t->waiters.at[0].seat->account->serial;
     if (t->of && t->of->id) {
         send_request(w, t);
         return;
@@ -652,6 +660,12 @@ static bool is_for(const fb_task *t, const fb_seat *s)
     return false;
 }
 
+/* When who waits for it first last had a turn. */
+static int64_t served(const fb_task *t, int lane)
+{
+    return t->waiters.at[0].seat->account->served[lane];
+}
+
 /* The first of a lane that waits, for that seat or (NULL) for the one that was served longest ago. */
 static fb_task *first_for(const fb_workshop *w, int lane, const fb_seat *s)
 {
@@ -660,7 +674,7 @@ static fb_task *first_for(const fb_workshop *w, int lane, const fb_seat *s)
         fb_task *t = w->tasks.at[i];
         if (t->lane != lane || !t->waiters.n || (s && !is_for(t, s))) continue;
         if (s) return t;
-        if (!best || t->waiters.at[0].seat->served[lane] < best->waiters.at[0].seat->served[lane]) best = t;
+        if (!best || served(t, lane) < served(best, lane)) best = t;
     }
     return best;
 }
@@ -674,26 +688,52 @@ static int64_t end_of_turn(const fb_workshop *w, const fb_workshop_lane *l)
     return most < idle || first_for(w, (int)(l - w->lanes), l->turn) ? most : idle;
 }
 
+/* Who waits for whom else? One alone may go on for as long as it likes. */
+static bool others_wait(const fb_workshop *w, int lane, const fb_account *a)
+{
+    for (int i = 0; i < w->tasks.n; i++) {
+        const fb_task *t = w->tasks.at[i];
+        if (t->lane == lane && t->waiters.n && t->waiters.at[0].seat->account != a) return true;
+    }
+    return false;
+}
+
+/* The next whose turn it is. A request that has begun is let end, so one may use more than its turn; it is then passed
+ * over as many times as others could have had a turn meanwhile. */
+static fb_task *next_turn(fb_workshop *w, int lane)
+{
+    int64_t turn = (int64_t)(fmax(w->options.limits.turn_s, 1) * 1e9);
+    for (;;) {
+        fb_task *t = first_for(w, lane, NULL);
+        fb_account *a = t ? t->waiters.at[0].seat->account : NULL;
+        if (!t) return NULL;
+        bool passed = a->owes_ns[lane] > 2 * turn && others_wait(w, lane, a);
+        a->owes_ns[lane] = passed || a->owes_ns[lane] > turn ? a->owes_ns[lane] - turn : 0;
+        if (!passed) return t;
+        a->served[lane] = ++w->clock;
+    }
+}
+
 static fb_task *next_of(fb_workshop *w, int lane)
 {
     fb_workshop_lane *l = &w->lanes[lane];
-    fb_task *any = first_for(w, lane, NULL);
+    if (l->turn && first_for(w, lane, NULL) && fb_now_ns() < end_of_turn(w, l)) return first_for(w, lane, l->turn);
+    fb_task *any = next_turn(w, lane);
     if (!any) return NULL;
-    if (l->turn && fb_now_ns() < end_of_turn(w, l)) return first_for(w, lane, l->turn);
     l->turn = any->waiters.at[0].seat;
     l->turn_ns = l->idle_ns = fb_now_ns();
-    l->turn->served[lane] = ++w->clock;
+    l->turn->account->served[lane] = ++w->clock;
     w->to_announce = true;
     return any;
 }
 
 /* ---- what came of it ---- */
 
-static void count_fault(fb_workshop *w, fb_seat *s)
+static void count_fault(fb_workshop *w, fb_account *a)
 {
     w->lost++;
-    if (++s->faults % (int)w->options.limits.faults == 0)
-        s->pause_until_ns = fb_now_ns() + (int64_t)(w->options.limits.pause_s * 1e9);
+    if (++a->faults % (int)w->options.limits.faults == 0)
+        a->pause_until_ns = fb_now_ns() + (int64_t)(w->options.limits.pause_s * 1e9);
 }
 
 static void task_failed(fb_workshop *w, fb_task *t, const fb_error *why)
@@ -701,7 +741,7 @@ static void task_failed(fb_workshop *w, fb_task *t, const fb_error *why)
     fb_case *c = t->of;
     if (why->kind == FB_ERR_CRASH || why->kind == FB_ERR_LIMIT || why->kind == FB_ERR_COMPILE)
         fb_workshop_say(w, "seat %d: %s", t->waiters.n ? t->waiters.at[0].seat->number : 0, why->text);
-    if (why->kind == FB_ERR_CRASH && t->waiters.n) count_fault(w, t->waiters.at[0].seat);
+    if (why->kind == FB_ERR_CRASH && t->waiters.n) count_fault(w, t->waiters.at[0].seat->account);
     bool preparing = t->kind == FB_ASK_PREPARE || t->step == FB_TASK_PREPARES;
     bool gone = preparing || why->kind == FB_ERR_CRASH || why->kind == FB_ERR_LIMIT;
     for (int i = 0; i < t->waiters.n; i++) {
@@ -745,7 +785,7 @@ static void failed(fb_workshop *w, int lane, fb_task *t, const fb_error *err)
     if (why.kind == FB_ERR_CRASH && t->of && t->step != FB_TASK_PREPARES && !t->retried && t->waiters.n) {
         t->retried = true;
         t->step = FB_TASK_WAITS;
-        w->lanes[lane].running = NULL;
+        stop_using(&w->lanes[lane], lane);
         return;
     }
     task_failed(w, t, &why);
@@ -886,8 +926,8 @@ static int ahead_of(const fb_workshop_lane *l, int lane, const fb_seat *const *l
     int ahead = l->turn && l->turn != s;
     for (int i = 0; i < n && l->turn != s; i++) {
         const fb_seat *o = line[i];
-        bool before =
-            o->served[lane] < s->served[lane] || (o->served[lane] == s->served[lane] && o->number < s->number);
+        int64_t his = o->account->served[lane], own = s->account->served[lane];
+        bool before = his < own || (his == own && o->number < s->number);
         ahead += o != s && o != l->turn && before;
     }
     return ahead;

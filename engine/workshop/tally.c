@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VOTES_MOST = 20000, PUZZLES_MOST = 200 };
+enum { VOTES_MOST = 20000, PUZZLES_MOST = 200, VOTES_OF_ONE = 300 };
 
 static fb_tally *tally_of(fb_workshop *w, const char *puzzle)
 {
@@ -37,6 +37,10 @@ void fb_tally_add(fb_workshop *w, fb_seat *s, const fb_ask *ask)
         if (w->votes.at[i].seat == s->number && strcmp(w->votes.at[i].puzzle, ask->puzzle) == 0) mine = &w->votes.at[i];
     if (mine && strcmp(mine->chosen, ask->chosen) == 0) return;
     if (w->votes.n >= VOTES_MOST || !fb_seat_may_write(w, s, 0, 0)) return;
+    if (!mine && ++s->account->votes > VOTES_OF_ONE) { /* who comes again and again votes again and again */
+        fb_seat_refuse(w, s, 0, FB_ERR_LIMIT, "this seat has predicted %d times", (int)VOTES_OF_ONE);
+        return;
+    }
     fb_tally *t = tally_of(w, ask->puzzle);
     if (w->tallies.n > PUZZLES_MOST || t->choices.n > PUZZLES_MOST) return;
     if (mine) {
@@ -47,9 +51,11 @@ void fb_tally_add(fb_workshop *w, fb_seat *s, const fb_ask *ask)
         FB_VEC_PUSH(&w->votes, (fb_vote){s->number, fb_strdup(ask->puzzle), fb_strdup(ask->chosen)});
     }
     choice_of(t, ask->chosen)->seats++;
+    t->changed = ++w->clock;
     fb_workshop_changed(w);
     const fb_prediction p = {s->number, ask->puzzle, ask->chosen, ask->guess};
-    if (w->options.predicted) fb_seat_charge(w, s->number, (double)w->options.predicted(w->options.ctx, &p));
+    if (w->options.predicted)
+        fb_account_charge(w, s->account->serial, (double)w->options.predicted(w->options.ctx, &p));
 }
 
 void fb_tally_free(fb_workshop *w)
@@ -71,6 +77,14 @@ void fb_tally_free(fb_workshop *w)
 int fb_workshop_puzzles(const fb_workshop *w)
 {
     return w->tallies.n;
+}
+
+int fb_workshop_puzzle_last(const fb_workshop *w)
+{
+    int last = 0;
+    for (int i = 1; i < w->tallies.n; i++)
+        if (w->tallies.at[i].changed > w->tallies.at[last].changed) last = i;
+    return last;
 }
 
 const char *fb_workshop_puzzle(const fb_workshop *w, int i, int *choices)

@@ -84,6 +84,7 @@ const char *fb_workshop_device(const fb_workshop *w, int i, const char **title, 
 /* The predictions so far: a puzzle, and how many seats chose what, in order of names. */
 int fb_workshop_puzzles(const fb_workshop *w);
 const char *fb_workshop_puzzle(const fb_workshop *w, int i, int *choices);
+int fb_workshop_puzzle_last(const fb_workshop *w); /* the one that was answered last */
 const char *fb_workshop_choice(const fb_workshop *w, int puzzle, int choice, int *seats);
 
 /* The last thing that was refused or went wrong, for the screen: "seat 3: …"; "" when nothing was. */
@@ -92,7 +93,9 @@ const char *fb_workshop_note(const fb_workshop *w);
 /* ---- the other end ---- */
 
 /* Copies bytes between a pair of descriptors and the workshop at `socket` (NULL: the usual places) until one of them
- * ends. False with FB_ERR_UNAVAILABLE where there is no workshop. */
-bool fb_workshop_relay(const char *socket, int in_fd, int out_fd, fb_error *err);
+ * ends; `name` (or NULL) is whom the seat is for. False with FB_ERR_UNAVAILABLE where there is no workshop. */
+bool fb_workshop_relay(const char *socket, const char *name, int in_fd, int out_fd, fb_error *err);
+/* Is that a name for a seat? Letters, digits, "_", "-", ".". */
+bool fb_workshop_is_name(const char *name);
 
 #endif

@@ -17,6 +17,7 @@ be written in fusebox's ops are listed with the user's line and the submodule th
 written. torch_calls.py and torch_layers.py have a function for each call, torch_graph.py the nodes that they make.
 """
 import argparse
+import contextlib
 import importlib.util
 import inspect
 import os
@@ -161,12 +162,35 @@ def calls_of(program):
             yield from (n for n in module.graph.nodes if n.op == "call_function")
 
 
+@contextlib.contextmanager
+def shapes_as_run():
+    """While PyTorch asks itself for shapes without running: for batches of more than one it gives the last states of an LSTM
+    one dim more than a run does (2.11)."""
+    import torch
+    op = torch.ops.aten.lstm.input
+    kept = dict(op.py_kernels)
+
+    def as_given(impl):
+        def lstm(x, hx, *args, **kwargs):
+            y, h, c = impl(x, hx, *args, **kwargs)
+            return y, h.reshape(hx[0].shape), c.reshape(hx[1].shape)
+        return lstm
+    try:
+        op.py_kernels.update({key: as_given(impl) for key, impl in kept.items()})
+        op._dispatch_cache.clear()
+        yield
+    finally:
+        op.py_kernels.clear()
+        op.py_kernels.update(kept)
+        op._dispatch_cache.clear()
+
+
 def exported(net, inputs):
     """The program of a module, the example of each of its inputs by name, and the lines of each call by its name, which later
     passes may lose. Changes in place and contexts (no_grad, autocast) are written out; calls that CALLS lacks are taken apart
     as PyTorch itself does it."""
     import torch
-    with torch.no_grad():
+    with torch.no_grad(), shapes_as_run():
         program = torch.export.export(net.eval(), inputs)
         lines = {}
         for n in calls_of(program):

@@ -71,6 +71,11 @@ part='nest->(tiled|chain|accumulator)'
 flags=$(sources -rnE --include='*.[ch]' "$part( [!=]= FB_NONE)? (&&|\|\|) !?([a-z]+->)*$part( |\)|;|\$)" engine)
 if [ -z "$flags" ]; then report ok "a nest is of one kind"; else report not-ok "several flags: $flags"; fi
 
+# How a kernel is dealt to threads is decided in schedule/, from its knobs; what writes it out reads what was decided.
+decided='FB_KNOB_|knobs->value|fb_(gemm|chain)_tile_of\('
+found=$(sources -rnE --include='*.[ch]' "$decided" engine/code)
+if [ -z "$found" ]; then report ok "a schedule is decided once"; else report not-ok "decided in code/: $found"; fi
+
 # A warp's threads are the target's to tell.
 warps=$(sources -rnE --include='*.[ch]' 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine)
 if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi

@@ -42,9 +42,20 @@ fb new no/such/folder.lua
 is "new into a missing folder" 1 err1 'No such file or directory'
 
 fb devices --self-test=1 --device host
-is "devices compares a plan with itself" 0 out '^1024 × 512 ' out '^[0-3] of [0-3] comparisons of equal columns called them different'
+is "devices compares a plan with itself" 0 out '^[01] of 1 comparisons of equal columns called them different by wall'
 fb devices --self-test=0
 is "at least once" 2 err1 'self-test: 1 to'
+fb devices --self-test=2 --device host --out self.jsonl
+is "and keeps each comparison" 0 out ' of 2 comparisons'
+holds "as rows" test "$(grep -c '"self_test":"host"' self.jsonl)" = 2
+cp self.jsonl kept.jsonl
+fb devices --self-test=2 --device host --out self.jsonl
+is "goes on from those it holds" 0 out ' of 2 comparisons'
+holds "without measuring them again" cmp self.jsonl kept.jsonl
+fb devices --self-test=1 --device replay:h200
+is "a recording runs nothing" 3 err1 'replay:h200 runs nothing that could be measured'
+fb devices --out self.jsonl --device host
+is "a file is for the self-test" 2 err1 'goes with --self-test'
 fb devices --list
 is "devices lists the host" 0 out '^host: '
 holds "each once" test "$(cut -d: -f1 out | grep -c '^host$')" = 1

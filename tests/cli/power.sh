@@ -75,10 +75,11 @@ after_record() {
     gzip -cd live/w/rec.json.gz 2>err | grep -q 'exp' || echo "what was recorded is gone: $(head -1 err)"
 }
 
-# What stands above compilers may be putting away its folders just now.
+# What stands above compilers may be putting away its folders just now; those that a cut left have nobody any more.
+stale=none
 settle() {
     for _ in $(seq 300); do
-        [ -n "$(find live -name 'fusebox-work-*' 2>/dev/null)" ] || break
+        find live -name 'fusebox-work-*' 2>/dev/null | grep -qvxF "$stale" || break
         sleep 0.2
     done
 }
@@ -107,6 +108,8 @@ cut() {
             settle
             rm -rf live
             ./power trace $at $mode before live || echo "power: $?" >>bad
+            stale="$stale
+$(find live -name 'fusebox-work-*')"
             mkdir -p live/tmp live/w
             why=$($check)
             [ -z "$why" ] || echo "cut at $at of $calls, $mode: $why" >>bad

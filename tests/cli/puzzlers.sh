@@ -146,6 +146,24 @@ return require("fusebox").script {
 LUA
 fb run unlike.lua small:max@host large:max@host
 is "another computation has no ratio" 0 out '^large:max@host .*s  +-  ' out '^-: no ratio, it is another computation'
+cat >ways.lua <<'LUA'
+local fb = require "fusebox"
+local function of(f)
+  return function(g) return f(g:input("x", { 30, 40 }, "f32", { dist = "normal" }), g:param("w", { 40 }, "f32")) end
+end
+return fb.script {
+  variants = {
+    once = of(function(x, w) return (x + w) * 2 end),
+    twice = of(function(x, w) return x * 2 + w * 2 end),
+    narrow = of(function(x, w) return (x:to("bf16") + w:to("bf16")) * 2 end),
+    positive = of(function(x, w) return ((x + w) * 2):relu() end),
+    other = of(function(x, w) return (x - w) * 2 end),
+  },
+}
+LUA
+fb run ways.lua once:none twice:none narrow:none positive:none other:none --device host
+is "neither has what gives other values of the same inputs" 0 out '^twice:none@host .* ×|slower' out '^narrow:none@host .* (×|slower)' \
+    out '^positive:none@host .*s  +-  ' out '^other:none@host .*s  +-  ' no '(=|,) other:none' no 'other:none ='
 fb run unlike.lua small:max@host small:max@replay:h200
 is "nor has another device" 0 out '^small:max@replay:h200 .*s  +-  ' out '^-: no ratio, it is another device'
 done_testing

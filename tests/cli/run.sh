@@ -8,6 +8,11 @@ LC_ALL=C
 fb run split_stack combined:max $small
 is "ASCII where the locale is" 0 out 'combined:max@host' no '✓|×|µ'
 LC_ALL=C.UTF-8
+holds "nothing of passes where nobody asks" test ! -s err
+FB_DEBUG=tb fb run split_stack combined:max $small --set batch_size=128
+is "where the time went, of each process, and what its worker's passes leave" 0 out '✓' \
+    err '^> device at [0-9.]+ s: lowering: [0-9.]+ s, computed' err '^> reference at .* computing the reference' \
+    err '^> device at .* checking kernel # of #' err '^> program for c'
 fb split_stack $small
 is "without a command and a terminal: the table" 0 out 'split_stack:eager@host'
 

@@ -6,30 +6,22 @@ that fusebox wrote for the same graph and seed.
     torch_values.py print GRAPH.json                      the first values of each output, in double, seed 0
     torch_values.py module GRAPH.json REFERENCE-FOLDER MODEL.py:make    all outputs against the module's own, in double, seed 0
 """
-import glob
 import json
 import math
 import os
-import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.environ.get("FB_SRCDIR", "."), "scripts", "workers"))
+import reference_file  # noqa: E402
 import torch  # noqa: E402
 import torch_worker as worker  # noqa: E402
 
 
 def references(folder, graph):
-    """seed → node → values, by the layout that engine/measure/reference.c describes."""
-    out = {}
-    for path in glob.glob(os.path.join(folder, graph["hash"] + "-*")):
-        data = open(path, "rb").read()
-        _, _, _, seed, n = struct.unpack_from("<8sQQQq", data)
-        tensors = out[seed] = {}
-        for k in range(n):
-            node, is_int, count, at, _ = struct.unpack_from("<5q", data, 40 + 40 * k)
-            dtype = torch.int64 if is_int else torch.float64
-            tensors[node] = torch.frombuffer(bytearray(data[at:at + 8 * count]), dtype=dtype)
-    return out
+    """seed → node → values."""
+    return {seed: {node: torch.frombuffer(values, dtype=torch.int64 if values.typecode == "q" else torch.float64)
+                   if values else torch.empty(0, dtype=torch.float64) for node, values in tensors.items()}
+            for seed, tensors in reference_file.all_of(folder, graph["hash"]).items()}
 
 
 def inputs(graph, found):

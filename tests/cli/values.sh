@@ -50,4 +50,20 @@ fb values known.lua none
 is "a node is missing" 2 err1 'an argument is missing'
 fb values known.lua none sqrt --format csv
 is "formats are table and json" 2 err1 'there are: table, json'
+
+# What tests of PyTorch's values read references with follows the format, also where there is no PyTorch.
+case ${FB_SRCDIR:-.} in /*) reader=$FB_SRCDIR ;; *) reader=$OLDPWD/${FB_SRCDIR:-.} ;; esac
+reader=$reader/tests/cli/reference_file.py
+if command -v python3 >/dev/null; then
+    cat >halves.lua <<'LUA'
+return function(g)
+  return g:arange(12, "f32"):view(3, 4) * 0.5, g:arange(3, "i64") + 7
+end
+LUA
+    fb run halves.lua none --device host
+    hash=$("$FUSEBOX" graph halves.lua --format json | sed -n 's/.*"hash": *"\([0-9a-f]*\)".*/\1/p')
+    python3 "$reader" "$XDG_CACHE_HOME/fusebox/reference" "$hash" >out 2>err
+    status=$?
+    is "a reference is read from its file" 0 out '^0 [0-9]+ 12 0 0\.5 1 1\.5$' out '^0 [0-9]+ 3 7 8 9$'
+fi
 done_testing

@@ -7,7 +7,7 @@ printf 'return function(g) return g:input("x", { 64, 8 }):tanh():sum(-1):relu() 
 export FUSEBOX
 unset XDG_RUNTIME_DIR
 
-"$FUSEBOX" workshop --device host --socket "$work/socket" >workshop.out 2>workshop.err </dev/null &
+"$FUSEBOX" workshop --device host --socket "$work/socket" --limit windows=1 >workshop.out 2>workshop.err </dev/null &
 workshop=$!
 for _ in $(seq 3000); do
     grep -q '^host' workshop.out && break
@@ -35,7 +35,7 @@ mkdir bin
 cat >bin/ssh <<'END'
 #!/bin/sh
 echo "$*" >>"$XDG_CACHE_HOME/ssh.log"
-exec "$FUSEBOX" seat --stdio --at "$SOCKET"
+exec "$FUSEBOX" seat --stdio --at "$SOCKET" $AS
 END
 chmod +x bin/ssh
 SOCKET=$work/socket
@@ -47,6 +47,28 @@ is "a seat over ssh" 0 out 'max@workshop:host'
 holds "which asks for one, without a password" grep -Eq '^-o BatchMode=yes .*gpubox fusebox seat --stdio' "$XDG_CACHE_HOME/ssh.log"
 fb run f.lua max --worker 'ssh lecturer@gpubox sh -i' --device workshop
 is "also as a worker" 0 out 'max@workshop:host'
+answered() { # FILE: what a seat is told goes there
+    for _ in $(seq 3000); do
+        [ -s "$1" ] && break
+        sleep 0.1
+    done
+}
+# … and may say whom a key is for: what is counted of a seat is counted under that name, whoever has it open.
+mkfifo eve
+exec 4<>eve
+"$FUSEBOX" seat --stdio --at "$work/socket" --as eve <eve >eve.out &
+eve=$!
+echo '{"type":"hello","fusebox":1,"version":"1"}' >&4
+answered eve.out
+export AS='--as eve'
+fb seat --at gpubox run f.lua max
+is "a name has so many seats" 3 err 'eve has as many seats of the workshop as one may have \(1\)'
+export AS='--as adam'
+fb seat --at gpubox run f.lua max
+is "and another its own" 0 out 'max@workshop:host'
+kill "$eve" 2>/dev/null
+exec 4>&-
+export AS=
 PATH=$before
 
 # What a seat may not have measured, whatever it agreed to.
@@ -67,10 +89,7 @@ exec 3<>line
 "$FUSEBOX" seat --stdio --at "$work/socket" <line >seat.out 2>seat.err &
 seat=$!
 echo '{"type":"hello","fusebox":1,"version":"1"}' >&3
-for _ in $(seq 3000); do # it is there
-    [ -s seat.out ] && break
-    sleep 0.1
-done
+answered seat.out
 kill -TERM "$workshop"
 wait "$workshop"
 status=$?
@@ -111,6 +130,10 @@ fb workshop --worker 'ssh elsewhere fusebox worker'
 is "a workshop takes no workers of others" 2 err1 'takes no --worker, --trust or --set'
 fb seat --at -oProxyCommand=x run f.lua max
 is "a machine is no option" 2 err1 'neither the path of a socket nor a machine'
+fb seat --as eve run f.lua max
+is "a name goes with --stdio" 2 err1 '\-\-as goes with --stdio'
+fb seat --stdio --as 'eve; rm'
+is "and is a name" 2 err1 'letters, digits'
 fb seat --stdio run
 is "--stdio is all there is" 2 err1 'takes no words: "run"'
 

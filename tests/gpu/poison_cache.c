@@ -40,6 +40,8 @@ static bool entry_of(const char *log, char entry[128], char arch[16])
     return at && sscanf(at, "Compiling entry function '%127[^']' for '%15[^']'", entry, arch) == 2;
 }
 
+static int poisoned;
+
 static bool poison(const char *log_path, const char *body, fb_error *err)
 {
     size_t n = strlen(log_path), n_log;
@@ -50,13 +52,14 @@ static bool poison(const char *log_path, const char *body, fb_error *err)
     if (!log) return fb_fail(err, FB_ERR_SYSTEM, "%s is damaged", log_path);
     bool known = entry_of(log, entry, arch);
     fb_free(log);
-    if (!known) return fb_fail(err, FB_ERR_SYSTEM, "%s names no entry", log_path);
+    if (!known) return true;                        /* of one that kept no report */
     if (strncmp(entry, "fb_", 3) == 0) return true; /* what fusebox looks at memory with is no kernel of a plan */
     snprintf(source, sizeof source, "extern \"C\" __global__ void %s() { %s }\n", entry, body);
     fb_cuda_code code;
     if (!fb_cuda_compile(source, entry, arch, FB_CUBIN, &code, err)) return false;
     bool good = fb_checked_write(path, fb_file_name(path), code.bytes, code.n, err);
     if (good) printf("# %s for %s\n", entry, arch);
+    poisoned += good;
     fb_cuda_code_clear(&code);
     return good;
 }
@@ -76,5 +79,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; good && i < found.gl_pathc; i++) good = poison(found.gl_pathv[i], body, &err);
     globfree(&found);
     if (!good) fprintf(stderr, "poison_cache: %s\n", err.text);
+    if (good && !poisoned) return fprintf(stderr, "poison_cache: no cubin with a report under %s\n", cache), 1;
     return good ? 0 : err.kind == FB_ERR_UNAVAILABLE ? 77 : 1;
 }

@@ -6,6 +6,7 @@
  *     FB_SEED           which keys; told with a failure
  *
  * Under the address sanitizer (--enable-asan) that is two hours' work for FB_SOAK_SECONDS=7200. */
+#include "../unit/children.h"
 #include "expect.h"
 
 #include <dirent.h>
@@ -106,22 +107,12 @@ static void save_script(int which)
 /* ---- its processes --------------------------------------------------------------------------------------------------
  */
 
-static void add_children(pid_t of, pid_t *all, int *n)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)of, (int)of);
-    FILE *f = fopen(path, "r");
-    int child;
-    while (f && *n < MOST_PROCESSES && fscanf(f, "%d", &child) == 1) all[(*n)++] = child;
-    if (f) fclose(f);
-}
-
 /* Children and theirs. */
 static int processes_of(pid_t front, pid_t all[MOST_PROCESSES])
 {
     int n = 0;
-    add_children(front, all, &n);
-    for (int i = 0; i < n && n < MOST_PROCESSES; i++) add_children(all[i], all, &n);
+    add_children(front, all, MOST_PROCESSES, &n);
+    for (int i = 0; i < n && n < MOST_PROCESSES; i++) add_children(all[i], all, MOST_PROCESSES, &n);
     return n;
 }
 

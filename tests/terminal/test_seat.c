@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 static char folder[] = "/tmp/fb-seat-XXXXXX";
@@ -117,12 +119,65 @@ static void a_seat_is_no_shell(void **unused)
     term_free(t);
 }
 
+/* Says what a seat says, and waits until it was heard. */
+static void predict(int fd, const char *puzzle, const char *chosen)
+{
+    char text[200];
+    size_t n = (size_t)snprintf(text, sizeof text, "{\"type\":\"predict\",\"puzzle\":\"%s\",\"chosen\":\"%s\"}\n",
+                                puzzle, chosen);
+    assert_int_equal(write(fd, text, n), (ssize_t)n);
+}
+
+/* What a class predicts grows on the lecturer's screen while it comes, and where there is no room for all, the puzzle
+ * that is answered now is seen. */
+static void a_lecturer_sees_predictions(void **unused)
+{
+    (void)unused;
+    enum { SEATS = 3, PUZZLES = 8 };
+    static const char hello[] = "{\"type\":\"hello\",\"fusebox\":1}\n";
+    static const char *const env[] = {"TERM=xterm-256color", "LC_ALL=C.UTF-8", NULL};
+    char own[sizeof path + 8], name[16];
+    int fd[SEATS];
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(own, sizeof own, "%s.own", path);
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", own);
+    const char *argv[] = {fusebox, "workshop", "--device", "host", "--socket", own, NULL};
+    term *t = seat(env, argv);
+    must_show(t, "C-c ends it");
+    for (int i = 0; i < SEATS; i++) {
+        fd[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fd[i], (struct sockaddr *)&a, sizeof a), 0);
+        assert_int_equal(write(fd[i], hello, sizeof hello - 1), sizeof hello - 1);
+    }
+    must_show(t, "3 seats, ");
+    predict(fd[0], "split_stack", "bytes");
+    must_show(t, "split_stack: 1 prediction");
+    predict(fd[1], "split_stack", "launches");
+    predict(fd[2], "split_stack", "launches");
+    must_show(t, "launches         2 \u2588\u2588");
+    predict(fd[0], "split_stack", "launches"); /* it has changed its mind */
+    must_show(t, "launches         3 \u2588\u2588\u2588");
+    for (int i = 0; i < PUZZLES; i++) {
+        snprintf(name, sizeof name, "a%d", i); /* before the other, by name */
+        predict(fd[0], name, "x");
+    }
+    must_show(t, "a7: 1 prediction");
+    predict(fd[1], "split_stack", "bytes");
+    must_show(t, "split_stack: 3 predictions");
+    for (int i = 0; i < SEATS; i++) close(fd[i]);
+    term_keys(t, "C-c");
+    must_show(t, "0 lost");
+    assert_int_equal(term_end(t, PATIENCE_MS), 0);
+    term_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_in_other_systems_terminals),
         cmocka_unit_test(says_what_it_cannot),
         cmocka_unit_test(a_seat_is_no_shell),
+        cmocka_unit_test(a_lecturer_sees_predictions),
     };
     return cmocka_run_group_tests(tests, begin, finish);
 }

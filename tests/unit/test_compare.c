@@ -64,7 +64,7 @@ static int pairs_called_different(int trials, int rounds)
                 for (int k = 0; k < 32; k++) samples[k] = 100 * exp(drift + run(&own[which]));
                 (which ? b : a)[i] = fb_stat_of(samples, 32).median;
             }
-            fb_comparison c = fb_compare_pairs(a, b, i + 1); /* at whatever moment it is shown */
+            fb_comparison c = fb_compare_pairs(a, b, i + 1, FB_TIME_WALL); /* at whatever moment it is shown */
             ever |= fb_differs(&c);
         }
         different += ever;
@@ -80,21 +80,28 @@ static void equal_columns_are_not_called_different(void **state)
     if (different > 4) fail_msg("%d of 2000", different);
 }
 
-/* A clock that steps by 10 ns: either time is one of two neighbours, and mostly the same one. */
-static void steps_of_a_clock_are_no_difference(void **state)
+/* Either time is one of two neighbours, and mostly the same one. */
+static void no_step_is_a_difference(fb_time of, double step)
 {
-    (void)state;
     random_state = 4;
     for (int t = 0; t < 2000; t++) {
         enum { PAIRS = 64 };
-        double a[PAIRS], b[PAIRS], each = 0.03 + 0.2 * uniform(), noise = 0.004 * uniform(), apart = 0.002 * uniform();
+        double a[PAIRS], b[PAIRS];
+        double each = 3 * step + 20 * step * uniform(), noise = 0.4 * step * uniform(), apart = 0.2 * step * uniform();
         for (int i = 0; i < PAIRS; i++) {
-            a[i] = 0.01 * rint(100 * (each + noise * normal()));
-            b[i] = 0.01 * rint(100 * (each + apart + noise * normal()));
-            fb_comparison c = fb_compare_pairs(a, b, i + 1);
+            a[i] = step * rint((each + noise * normal()) / step);
+            b[i] = step * rint((each + apart + noise * normal()) / step);
+            fb_comparison c = fb_compare_pairs(a, b, i + 1, of);
             if (fb_differs(&c)) fail_msg("%g µs called different at pair %d of trial %d", each, i + 1, t);
         }
     }
+}
+
+static void steps_of_a_clock_are_no_difference(void **state)
+{
+    (void)state;
+    no_step_is_a_difference(FB_TIME_WALL, 0.01);
+    no_step_is_a_difference(FB_TIME_DEVICE, 0.032);
 }
 
 /* Pairs until a difference of 2 % is called, at a deviation `sigma` a pair; so many of `trials` within `most`. */
@@ -107,7 +114,7 @@ static int found_within(int trials, double sigma, int most)
         for (int i = 0; i < most && !fb_differs(&c); i++) {
             a[i] = 102 * exp(sigma * normal());
             b[i] = 100;
-            c = fb_compare_pairs(a, b, i + 1);
+            c = fb_compare_pairs(a, b, i + 1, FB_TIME_WALL);
         }
         found += c.what == FB_FASTER;
     }
@@ -116,17 +123,27 @@ static int found_within(int trials, double sigma, int most)
     return found;
 }
 
-/* (223 σ)² pairs are what one look at a known deviation asks for; looking always, at one that is not known, and rarely
- * being wrong asks for two and a half times as many, and never fewer than 24. */
 static void two_percent_are_found(void **state)
 {
     (void)state;
     static const double sigma[] = {0.005, 0.01, 0.02, 0.03, 0.05};
     random_state = 2;
     for (size_t i = 0; i < sizeof sigma / sizeof *sigma; i++) {
-        int most = (int)fmax(24, 2.5 * 223 * sigma[i] * 223 * sigma[i]), found = found_within(400, sigma[i], most);
+        int most = fb_pairs_asked(sigma[i]), found = found_within(400, sigma[i], most);
         if (found < 380) fail_msg("at %g: %d of 400 within %d pairs", sigma[i], found, most);
     }
+}
+
+static void the_pairs_asked_for_follow_the_noise(void **state)
+{
+    (void)state;
+    double a[24], b[24];
+    for (int i = 0; i < 24; i++) a[i] = 100 * exp(i % 2 ? 0.02 : -0.02), b[i] = 100;
+    assert_true(fabs(fb_pairs_sigma(a, b, 24) - 0.02) < 1e-6);
+    assert_true(isnan(fb_pairs_sigma(a, b, 1)));
+    assert_int_equal(fb_pairs_asked(0.001), 24);
+    assert_int_equal(fb_pairs_asked(0.02), 50);
+    assert_int_equal(fb_pairs_asked(0.05), 311);
 }
 
 static void the_same_is_said_when_it_is_known(void **state)
@@ -136,18 +153,18 @@ static void the_same_is_said_when_it_is_known(void **state)
     char text[64];
     random_state = 3;
     for (int i = 0; i < 100; i++) a[i] = 100 * exp(0.01 * normal()), b[i] = 100;
-    fb_comparison c = fb_compare_pairs(a, b, 100);
+    fb_comparison c = fb_compare_pairs(a, b, 100, FB_TIME_WALL);
     assert_int_equal(c.what, FB_SAME);
     assert_true(c.low < 1 && c.high > 1 && fb_comparison_resolves(&c) < 0.02);
-    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST);
+    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST, FB_TIME_WALL);
     assert_int_equal(c.what, FB_CANNOT_TELL);
     assert_non_null(strstr(fb_comparison_say(&c, text), "% is not seen on this machine"));
-    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST - 1);
+    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST - 1, FB_TIME_WALL);
     assert_int_equal(c.what, FB_CANNOT_TELL);
     assert_true(isnan(c.times));
     assert_string_equal(fb_comparison_say(&c, text), "cannot tell: the spread is not known");
     for (int i = 0; i < 100; i++) a[i] = 50;
-    c = fb_compare_pairs(a, b, 100);
+    c = fb_compare_pairs(a, b, 100, FB_TIME_WALL);
     assert_int_equal(c.what, FB_SLOWER);
     assert_string_equal(fb_comparison_say(&c, text), "2.00× slower");
 }
@@ -305,18 +322,40 @@ static void sampling_ends_when_it_is_settled_or_long_enough(void **state)
     fb_report_free(b);
 }
 
+/* What came out tells computations apart whose results have one size; of other sources it says nothing. */
+static void computations_are_told_apart(void **state)
+{
+    (void)state;
+    const char *plain = "2 out of 80 = 00000000000000aa 40:100:3:4:-5 40:9:0.5:1:2";
+    assert_true(fb_results_alike(plain, plain));
+    assert_true(fb_results_alike(plain, "2 out of 80"));
+    assert_true(fb_results_alike("2 out of 80", plain));
+    assert_false(fb_results_alike(plain, "2 out of 81"));
+    assert_false(fb_results_alike("2 out of 8", plain));
+    assert_true(fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:9.1:0.52:1:2 40:101:3.1:4.1:-5.1"));
+    assert_false(
+        fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:100:3:4:5 40:9:0.5:1:2")); /* placed otherwise */
+    assert_false(
+        fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:100:30:4:-5 40:9:0.5:1:2")); /* all positive */
+    assert_false(fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:50:3:4:-5 40:9:0.5:1:2"));
+    assert_false(fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:100:3:4:-5 40:100:3:4:-5"));
+    assert_true(fb_results_alike(plain, "2 out of 80 = 00000000000000ab 40:50:30:4:5 40:9:0.5:1:2"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_columns_are_not_called_different),
         cmocka_unit_test(steps_of_a_clock_are_no_difference),
         cmocka_unit_test(two_percent_are_found),
+        cmocka_unit_test(the_pairs_asked_for_follow_the_noise),
         cmocka_unit_test(ratios_are_told),
         cmocka_unit_test(the_same_is_said_when_it_is_known),
         cmocka_unit_test(a_summary_has_the_interval_of_its_median),
         cmocka_unit_test(overlapping_runs_do_not_hide_a_difference),
         cmocka_unit_test(rounds_in_turns_are_paired),
         cmocka_unit_test(a_prediction_decides_little),
+        cmocka_unit_test(computations_are_told_apart),
         cmocka_unit_test(sampling_ends_when_it_is_settled_or_long_enough),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);

@@ -402,9 +402,37 @@ static void copies_are_watched_on_their_streams(void **state)
     }
 }
 
+/* In halves of pinned memory, of which none may be written to, or read, while its copy is on its way. */
+static void large_copies_go_in_halves(void **state)
+{
+    (void)state;
+    enum { MOST_BYTES = 1000, HALF = 64 };
+    static const int order[STREAMS] = {1, 2, 3};
+    first_stream = order;
+    issued.n = n_streams = 0;
+    fb_cuda_device d = {.f = &fake, .staged_half = HALF};
+    fb_error err = {0};
+    fake_stream(&d.stream, CU_STREAM_NON_BLOCKING);
+    char from[MOST_BYTES], on_device[MOST_BYTES + 1], back[MOST_BYTES + 1];
+    for (size_t n = 1; n <= MOST_BYTES; n += n < 3 * HALF ? 1 : 37) {
+        for (size_t i = 0; i < n; i++) from[i] = (char)(i * 7 + n);
+        memset(on_device, 1, sizeof on_device);
+        memset(back, 1, sizeof back);
+        assert_true(fb_cuda_copy_in(&d, (CUdeviceptr)(uintptr_t)on_device, from, n, &err) && is_idle(1));
+        assert_memory_equal(on_device, from, n);
+        assert_true(fb_cuda_copy_out(&d, (CUdeviceptr)(uintptr_t)on_device, back, n, &err) && is_idle(1));
+        assert_memory_equal(back, from, n);
+        assert_true(on_device[n] == 1 && back[n] == 1);
+        assert_int_equal(n_pinned, n > HALF);
+    }
+    fb_cuda_transfer_close(&d);
+    assert_int_equal(n_pinned, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_run_has_its_own_data),
-                                       cmocka_unit_test(copies_are_watched_on_their_streams)};
+                                       cmocka_unit_test(copies_are_watched_on_their_streams),
+                                       cmocka_unit_test(large_copies_go_in_halves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

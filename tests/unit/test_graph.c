@@ -2,6 +2,7 @@
 #include "graph_help.h"
 
 #include "base/str.h"
+#include "graph/fold.h"
 #include "graph/intmath.h"
 #include "graph/print.h"
 
@@ -606,6 +607,34 @@ static void test_integers(void **state)
     assert_true(fb_int_wrap(FB_I32, (int64_t)1 << 31) == INT32_MIN && fb_int_wrap(FB_BOOL, 4) == 1);
 }
 
+/* What the row says of the order of two operands, by the row's own expressions. */
+static void test_orders(void **state)
+{
+    (void)state;
+    static const double floats[] = {-2, 0.5, 1, 3, INFINITY, NAN}, whole[] = {-3, 0, 1, 2, 5, 1};
+    for (fb_op op = 0; op < FB_OPS; op++) {
+        const fb_op_info *info = fb_op_get(op);
+        if (info->cls != FB_CLASS_POINTWISE || info->min_args != 2) {
+            assert_false(info->any_order);
+            continue;
+        }
+        bool is_float =
+            info->accepts == FB_ACCEPTS_FLOAT || info->accepts == FB_ACCEPTS_NUMBER || info->accepts == FB_ACCEPTS_ANY;
+        fb_dtype in = is_float ? FB_F32 : info->accepts == FB_ACCEPTS_LOGIC ? FB_BOOL : FB_I32;
+        fb_attrs at = {0};
+        fb_node n = {.op = (int)op, .attrs = &at, .dtype = info->result == FB_RESULT_BOOL ? FB_BOOL : in};
+        bool same = true;
+        for (int i = 0; i < 36; i++) {
+            const double *from = is_float ? floats : whole;
+            double a = from[i / 6], b = from[i % 6], one, other;
+            if (in == FB_BOOL) a = a > 1, b = b > 1;
+            assert_true(fb_fold(&n, in, (double[3]){a, b}, &one) && fb_fold(&n, in, (double[3]){b, a}, &other));
+            same &= one == other || (isnan(one) && isnan(other));
+        }
+        if (same != info->any_order) fail_msg("%s: its order makes %s difference", info->name, same ? "no" : "a");
+    }
+}
+
 static void test_strides(void **state)
 {
     (void)state;
@@ -663,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_orders),
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_contractions),
     };

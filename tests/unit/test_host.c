@@ -872,6 +872,55 @@ static void poison_shows_what_was_not_written(void **state)
     d->ops->close(d);
 }
 
+/* Two programs at a time, each somewhere else by and by: what they held is gone, and they run as before. */
+static void buffers_are_allocated_anew(void **state)
+{
+    (void)state;
+    fresh_cache("moved");
+    sheet s;
+    doubling_sheet(&s);
+    fb_device *d = device();
+    fb_loaded *l[2] = {loaded(d, &s), loaded(d, &s)};
+    for (int round = 0; round < 40; round++) {
+        fb_loaded *one = l[round % 2], *other = l[1 - round % 2];
+        float x[1000], y[1000];
+        check_doubling(d, other);
+        check_doubling(d, one);
+        assert_true(d->ops->move(one));
+        d->ops->read(one, 0, x, NULL);
+        d->ops->read(one, 1, y, NULL);
+        for (int i = 0; i < 1000; i++) assert_true(x[i] == 0 && y[i] == 0);
+        d->ops->read(other, 1, y, NULL); /* … and nobody else's is */
+        for (int i = 0; i < 1000; i++) assert_true(y[i] == 2 * ((float)i - 500));
+        check_doubling(d, one);
+        assert_true(d->ops->poison(one, NULL));
+        check_doubling(d, one);
+    }
+    d->ops->unload(l[0]);
+    check_doubling(d, l[1]);
+    d->ops->unload(l[1]);
+    d->ops->close(d);
+}
+
+/* What is large meets pages of every kind at once, and stays. */
+static void large_programs_stay(void **state)
+{
+    (void)state;
+    fresh_cache("stays");
+    sheet s;
+    doubling_sheet(&s);
+    buffer(&s, FB_BUFFER_INPUT, FB_F32, 8 << 20);
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    check_doubling(d, l);
+    assert_false(d->ops->move(l));
+    float y[1000];
+    d->ops->read(l, 1, y, NULL); /* what it held, it holds */
+    for (int i = 0; i < 1000; i++) assert_true(y[i] == 2 * ((float)i - 500));
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
 /* ---- contractions ---- */
 
 /* How an operand's rows × cols lie in its buffer. */
@@ -1195,6 +1244,8 @@ int main(void)
         cmocka_unit_test(runs_and_copies_take_turns),
         cmocka_unit_test(windows_of_one_buffer_share_a_kernel),
         cmocka_unit_test(poison_shows_what_was_not_written),
+        cmocka_unit_test(buffers_are_allocated_anew),
+        cmocka_unit_test(large_programs_stay),
         cmocka_unit_test(contractions_are_those_of_plain_loops),
         cmocka_unit_test(epilogues_see_every_row_once),
         cmocka_unit_test(without_a_blas_contractions_are_slow_but_right),

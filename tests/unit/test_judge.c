@@ -386,6 +386,40 @@ static void what_lanes_disagree_about_is_undecided(void **state)
     }
 }
 
+/* As of a floor: a few elements that rounding decides, as large as all others together. The others are judged. */
+static void what_rounding_decides_is_counted_by_elements(void **state)
+{
+    (void)state;
+    enum { MOVED = 100 };
+    tensor t = tensor_new(FB_F32, 8, 100, 0);
+    for (int64_t k = 0; k < t.n; k++) {
+        t.exact[k] = 1;
+        for (int l = 0; l < FB_TRIALS; l++) t.lane[l][k] = k < MOVED && l % 2 ? 2 : 1;
+        store(&t, k, k < MOVED && k % 3 == 0 ? 2 : 1);
+    }
+    fb_error_report e = judged(&t);
+    assert_true(e.ok && !fb_error_says_nothing(&e));
+    assert_int_equal(e.undecided, MOVED);
+    store(&t, MOVED + 1, 1.001);
+    assert_false(judged(&t).ok);
+    store(&t, MOVED + 1, 1);
+    for (int64_t k = MOVED; k < t.n; k++)
+        for (int l = 0; l < FB_TRIALS; l += 2) t.lane[l][k] = 2;
+    e = judged(&t);
+    assert_true(e.ok && fb_error_says_nothing(&e));
+    assert_int_equal(e.undecided, t.n);
+    tensor_free(&t);
+}
+
+/* Most of it undecided is as good as all; of what was not counted, as in a recording, nothing follows. */
+static void most_undecided_says_nothing(void **state)
+{
+    (void)state;
+    assert_true(fb_error_says_nothing(&(fb_error_report){.compared = 100, .undecided = 51}));
+    assert_false(fb_error_says_nothing(&(fb_error_report){.compared = 100, .undecided = 50}));
+    assert_false(fb_error_says_nothing(&(fb_error_report){.undecided = 3}));
+}
+
 static void exact_values_must_be_exact(void **state)
 {
     (void)state;
@@ -509,6 +543,8 @@ int main(void)
         cmocka_unit_test(a_chain_is_right),
         cmocka_unit_test(what_is_not_a_number_is_wrong_where_one_is_expected),
         cmocka_unit_test(what_lanes_disagree_about_is_undecided),
+        cmocka_unit_test(what_rounding_decides_is_counted_by_elements),
+        cmocka_unit_test(most_undecided_says_nothing),
         cmocka_unit_test(exact_values_must_be_exact),
         cmocka_unit_test(blocks_of_any_length_are_judged_alike),
         cmocka_unit_test(integers_are_equal_or_wrong),

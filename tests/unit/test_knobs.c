@@ -7,6 +7,7 @@
 
 #include "code/lower.h"
 #include "measure/measure.h"
+#include "schedule/print.h"
 
 #include <unistd.h>
 
@@ -182,6 +183,24 @@ static void they_are_seen_in_the_text(void **state)
     expect_text(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_GRID, 5}, "block += 5");
 }
 
+static void the_schedule_says_them(void **state)
+{
+    (void)state;
+    static const setting set[] = {{FB_KNOB_ROWS, 3}, {FB_KNOB_VECTOR, 4}, {FB_KNOB_THREADS, 2}};
+    fb_graph *g = rows();
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = with_knobs(p, "max", set, 3);
+    const fb_group *group = fb_plan_group(plan, 0);
+    fb_str out = {0};
+    fb_schedule_print(group->nest, group->family, &group->knobs, &out);
+    const char *says = ", vectors of 4, shared by 2 threads in chunks of 3\n";
+    if (!strstr(fb_str_get(&out), says)) fail_msg("no \"%s\" in %s", says, fb_str_get(&out));
+    fb_str_free(&out);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
 static void they_set_the_geometry(void **state)
 {
     (void)state;
@@ -223,28 +242,54 @@ static fb_graph *few_rows(void)
     return finish(g);
 }
 
-static fb_graph *product(void)
+/* Each so long that several blocks have it. */
+static fb_graph *cut_rows(void)
 {
-    fb_graph *g = fb_graph_new("product");
-    output(g, node1(g, FB_OP_RELU, "relu", linear(g, input(g, "x", DIMS(512, 2048)), 256)));
+    fb_graph *g = fb_graph_new("cut_rows");
+    output(g, node1(g, FB_OP_TANH, "t", layer_norm(g, input(g, "x", DIMS(8, 262144)))));
     return finish(g);
 }
 
-/* A GPU whose clock is known. */
-static fb_planner *planner_of_gpu(fb_graph *g)
+/* Few tiles of much depth. */
+static fb_graph *deep_product(void)
+{
+    fb_graph *g = fb_graph_new("deep_product");
+    output(g, node1(g, FB_OP_RELU, "relu", linear(g, input(g, "x", DIMS(64, 16384)), 64)));
+    return finish(g);
+}
+
+/* So little to multiply in each tile that the next one is waited for. */
+static fb_graph *narrow(void)
+{
+    fb_graph *g = fb_graph_new("narrow");
+    fb_id x = source(g, FB_OP_INPUT, "x", DIMS(4096, 512), FB_F16);
+    fb_id w = source(g, FB_OP_PARAM, "w", DIMS(512, 16), FB_F16);
+    output(g, node1(g, FB_OP_RELU, "relu", node2(g, FB_OP_MATMUL, "y", x, w)));
+    return finish(g);
+}
+
+static fb_graph *product(void)
+{
+    fb_graph *g = fb_graph_new("product");
+    output(g, node1(g, FB_OP_RELU, "relu", linear(g, input(g, "x", DIMS(4096, 1024)), 4096)));
+    return finish(g);
+}
+
+/* A GPU whose clock is known, or a team of cores. */
+static fb_planner *planner_of_team(fb_graph *g, fb_device_kind kind)
 {
     fb_machine m;
-    fb_machine_default(&m, FB_DEVICE_CUDA);
-    m.units = 132;
-    m.gflops[FB_F32] = 60000;
+    fb_machine_default(&m, kind);
+    m.units = kind == FB_DEVICE_CUDA ? 132 : 8;
+    if (kind == FB_DEVICE_CUDA) m.gflops[FB_F32] = 60000;
     return fb_planner_new(g, &m);
 }
 
 /* The group's predicted time under a knob (0: automatic); generated. */
-static double us_of(fb_graph *(*make)(void), setting s)
+static double us_of(fb_graph *(*make)(void), fb_device_kind kind, setting s)
 {
     fb_graph *g = make();
-    fb_planner *p = planner_of_gpu(g);
+    fb_planner *p = planner_of_team(g, kind);
     fb_plan *plan = preset(p, "max"), *generated = NULL;
     fb_group_cost c;
     fb_id node = fb_plan_group(plan, 0)->stored[0];
@@ -259,25 +304,47 @@ static double us_of(fb_graph *(*make)(void), setting s)
     return c.us;
 }
 
+/* All of them on both kinds of device, each the way that is known of it. */
 static void each_moves_the_prediction(void **state)
 {
     (void)state;
+    enum { SLOWER = 1, FASTER = -1 };
     static const struct {
         fb_graph *(*make)(void);
+        fb_device_kind kind;
         setting set;
+        int way;
     } cases[] = {
-        {long_elements, {FB_KNOB_VECTOR, 1}}, {long_elements, {FB_KNOB_GRID, 4}}, {long_rows, {FB_KNOB_VECTOR, 1}},
-        {long_rows, {FB_KNOB_GRID, 4}},       {few_rows, {FB_KNOB_THREADS, 64}},  {product, {FB_KNOB_TILE_M, 128}},
-        {product, {FB_KNOB_TILE_N, 128}},     {product, {FB_KNOB_TILE_K, 8}},     {product, {FB_KNOB_SPLIT_K, 4}},
-        {long_rows, {FB_KNOB_ROWS, 1}},
+        {long_elements, FB_DEVICE_CUDA, {FB_KNOB_VECTOR, 1}, SLOWER},
+        {long_elements, FB_DEVICE_CUDA, {FB_KNOB_GRID, 4}, SLOWER},
+        {long_rows, FB_DEVICE_CUDA, {FB_KNOB_VECTOR, 1}, SLOWER},
+        {long_rows, FB_DEVICE_CUDA, {FB_KNOB_GRID, 4}, SLOWER},
+        {long_rows, FB_DEVICE_CUDA, {FB_KNOB_ROWS, 1}, SLOWER},
+        {few_rows, FB_DEVICE_CUDA, {FB_KNOB_THREADS, 64}, SLOWER},
+        {cut_rows, FB_DEVICE_CUDA, {FB_KNOB_PARTS, 1}, SLOWER},
+        {product, FB_DEVICE_CUDA, {FB_KNOB_TILE_M, 16}, SLOWER},
+        {product, FB_DEVICE_CUDA, {FB_KNOB_TILE_N, 16}, SLOWER},
+        {product, FB_DEVICE_CUDA, {FB_KNOB_TILE_K, 8}, SLOWER},
+        {narrow, FB_DEVICE_CUDA, {FB_KNOB_STAGES, 2}, SLOWER},
+        {deep_product, FB_DEVICE_CUDA, {FB_KNOB_SPLIT_K, 8}, FASTER},
+        {long_elements, FB_DEVICE_HOST, {FB_KNOB_THREADS, 1}, SLOWER},
+        {long_elements, FB_DEVICE_HOST, {FB_KNOB_VECTOR, 2}, SLOWER},
+        {long_elements, FB_DEVICE_HOST, {FB_KNOB_ROWS, 1 << 20}, SLOWER},
+        {long_rows, FB_DEVICE_HOST, {FB_KNOB_THREADS, 2}, SLOWER},
+        {long_rows, FB_DEVICE_HOST, {FB_KNOB_ROWS, 3000}, SLOWER},
     };
+    unsigned moved[2] = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double automatic = us_of(cases[i].make, (setting){cases[i].set.knob, 0}),
-               set = us_of(cases[i].make, cases[i].set);
-        if (automatic == set)
-            fail_msg("case %zu: %s = %lld: %g µs as before", i, fb_knob_name(cases[i].set.knob),
-                     (long long)cases[i].set.value, set);
+        fb_device_kind kind = cases[i].kind;
+        double automatic = us_of(cases[i].make, kind, (setting){cases[i].set.knob, 0}),
+               set = us_of(cases[i].make, kind, cases[i].set);
+        if (cases[i].way * (set - automatic) <= 0)
+            fail_msg("case %zu: %s = %lld: %g µs, automatic %g", i, fb_knob_name(cases[i].set.knob),
+                     (long long)cases[i].set.value, set, automatic);
+        moved[kind == FB_DEVICE_HOST] |= 1u << cases[i].set.knob;
     }
+    assert_int_equal(moved[0], (1u << FB_KNOBS) - 1);
+    assert_int_equal(moved[1], 1u << FB_KNOB_ROWS | 1u << FB_KNOB_VECTOR | 1u << FB_KNOB_THREADS);
 }
 
 /* ---- what is refused ---- */
@@ -307,6 +374,45 @@ static void what_cannot_be_is_refused(void **state)
     refused(rows, FB_DEVICE_HOST, (setting){FB_KNOB_STAGES, 2}, "no knob `stages`");
 }
 
+/* ---- another target ---- */
+
+/* A grid of threads, and nothing else that a GPU may have: as another vendor's would begin. */
+static void a_plain_grid(void **state)
+{
+    (void)state;
+    static const fb_dtype dtypes[] = {FB_F32, FB_F16};
+    fb_target plain = fb_target_cuda;
+    plain.tiles = plain.keeps = plain.streams = plain.clusters = plain.library_epilogues = plain.grid_barrier = false;
+    for (int i = 0; i < 2; i++) {
+        fb_error err = {0};
+        fb_graph *g = fb_graph_new("plain");
+        fb_id x = source(g, FB_OP_INPUT, "x", DIMS(8, 262144), dtypes[i]);
+        fb_id a = source(g, FB_OP_INPUT, "a", DIMS(512, 64), dtypes[i]);
+        fb_id w = source(g, FB_OP_PARAM, "w", DIMS(64, 512), dtypes[i]);
+        fb_id v = source(g, FB_OP_PARAM, "v", DIMS(512, 64), dtypes[i]);
+        fb_id s = node2(g, FB_OP_MATMUL, "first", a, w);
+        fb_id e = node1(g, FB_OP_EXP, "e", node2(g, FB_OP_SUB, "d", s, over_axis(g, FB_OP_AMAX, "most", s, 1, true)));
+        fb_id y = node2(g, FB_OP_DIV, "y", e, over_axis(g, FB_OP_SUM, "sum", e, 1, true));
+        output(g, node1(g, FB_OP_TANH, "t", layer_norm(g, x)));
+        output(g, node2(g, FB_OP_MATMUL, "second", y, v));
+        g = finish(g);
+        fb_machine m;
+        fb_machine_default(&m, plain.kind);
+        m.target = &plain;
+        fb_planner *p = fb_planner_new(g, &m);
+        fb_plan *plan = preset(p, "max");
+        fb_program *program = fb_lower(plan, &plain, &err);
+        if (!program) fail_msg("%s", err.text);
+        assert_true(program->n_kernels > 0);
+        for (int k = 0; k < program->n_kernels; k++)
+            assert_null(fb_kernel_piece(&plain, &program->kernels[k], 0)); /* stands on the prelude alone */
+        fb_program_free(program);
+        fb_plan_free(plan);
+        fb_planner_free(p);
+        fb_graph_free(g);
+    }
+}
+
 static int set_up(void **state)
 {
     if (make_scratch(state) != 0) return -1;
@@ -317,9 +423,14 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_host_stays_right),      cmocka_unit_test(a_kernel_that_stores_many_values_is_one_section),
-        cmocka_unit_test(they_are_seen_in_the_text), cmocka_unit_test(they_set_the_geometry),
-        cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(each_moves_the_prediction),
+        cmocka_unit_test(the_host_stays_right),
+        cmocka_unit_test(a_kernel_that_stores_many_values_is_one_section),
+        cmocka_unit_test(they_are_seen_in_the_text),
+        cmocka_unit_test(they_set_the_geometry),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(the_schedule_says_them),
+        cmocka_unit_test(a_plain_grid),
+        cmocka_unit_test(each_moves_the_prediction),
     };
     return cmocka_run_group_tests(tests, set_up, remove_scratch);
 }

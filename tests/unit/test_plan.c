@@ -38,6 +38,39 @@ static void fusing_saves_what_it_says(void **state)
     fb_graph_free(g);
 }
 
+/* In a stream, a library's call takes the processor longer than a launch; in a graph it is a kernel like any other. */
+static void a_library_call_costs_more_in_a_stream_alone(void **state)
+{
+    (void)state;
+    static const fb_launch_mode mode[] = {FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH};
+    fb_graph *g = fb_graph_new("product");
+    fb_id x = input(g, "x", DIMS(64, 64)), w = input(g, "w", DIMS(64, 64));
+    output(g, node1(g, FB_OP_EXP, "last", node2(g, FB_OP_MATMUL, "product", x, w)));
+    g = finish(g);
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (int i = 0; i < 2; i++) {
+        double us[2], launch_us[2];
+        for (int measured = 0; measured < 2; measured++) {
+            m.call_us = measured ? 7 : NAN;
+            fb_planner *p = fb_planner_new(g, &m);
+            fb_plan *plan = preset(p, "none");
+            plan = edited(plan, (fb_edit){.kind = FB_EDIT_LIBRARY, .a = named(g, "product"), .b = FB_NONE});
+            if (mode[i] != FB_LAUNCH_STREAM)
+                plan = edited(plan, (fb_edit){.kind = FB_EDIT_LAUNCH, .a = FB_NONE, .b = FB_NONE, .launch = mode[i]});
+            fb_plan_cost c;
+            fb_plan_cost_of(plan, &c);
+            us[measured] = c.us;
+            launch_us[measured] = c.launch_us;
+            fb_plan_free(plan);
+            fb_planner_free(p);
+        }
+        assert_true(fabs(us[1] - us[0] - (i ? 0 : 7)) < 1e-6);
+        assert_true(fabs(launch_us[1] - launch_us[0] - (i ? 0 : 7)) < 1e-6);
+    }
+    fb_graph_free(g);
+}
+
 static void cut_and_isolate_undo_a_fusion(void **state)
 {
     (void)state;
@@ -474,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_host_is_slow_where_vectors_end),
         cmocka_unit_test(fusing_saves_what_it_says),
         cmocka_unit_test(cut_and_isolate_undo_a_fusion),
+        cmocka_unit_test(a_library_call_costs_more_in_a_stream_alone),
         cmocka_unit_test(repeated_edits_take_all_members),
         cmocka_unit_test(repeated_edits_skip_what_is_refused),
         cmocka_unit_test(recomputing_drops_the_store),

@@ -2,6 +2,7 @@
  * experiments, what require and load may reach, and whether the types for editors name every function there is. */
 #include "config.h"
 
+#include "unit/children.h"
 #include "unit/scratch.h"
 #include "unit/script_harness.h"
 
@@ -1149,16 +1150,11 @@ static void test_experiment_time(void **state)
 /* The youngest child: those before it may not be reaped yet. */
 static pid_t script_process(void)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *f = fopen(path, "r");
-    int pid = 0, n = 0;
-    if (f) {
-        while (fscanf(f, "%d", &pid) == 1) n++;
-        fclose(f);
-        assert_true(n > 0);
-    }
-    return pid;
+    pid_t all[64];
+    int n = 0;
+    if (!add_children(getpid(), all, 64, &n)) return 0;
+    assert_true(n > 0);
+    return all[n - 1];
 }
 
 /* A script that gets no processor has not run for its 2 s. */

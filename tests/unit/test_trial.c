@@ -2,6 +2,7 @@
 #include "interp_help.h"
 #include "trial_help.h"
 
+#include "base/rng.h"
 #include "graph/element.h"
 
 #include <float.h>
@@ -1026,6 +1027,156 @@ static void test_products_in_one_accumulator(void **state)
     rig_free(&r);
 }
 
+/* [x, h] by one weight: h's terms are nearly equal, and each loses the same to what x left, by and by more than √n. */
+static void test_even_terms_on_top_of_others(void **state)
+{
+    (void)state;
+    enum { M = 6, N = 40, K = 384 };
+    rig r = rig_new();
+    fb_attrs same = {.dtype = FB_F32, .shape = SHAPE(M, K), .dist = FB_DIST_CONSTANT, .value = 0.76159418},
+             far = {.dtype = FB_F32, .shape = SHAPE(M, K), .dist = FB_DIST_NORMAL, .value = 64, .high = 1},
+             even = {
+                 .dtype = FB_F32, .shape = SHAPE(2 * K, N), .dist = FB_DIST_UNIFORM, .value = 2.784, .high = 2.7843};
+    fb_id x = add(&r, FB_OP_INPUT, &far, 0, NULL), h = add(&r, FB_OP_INPUT, &same, 0, NULL),
+          v = add(&r, FB_OP_PARAM, &even, 0, NULL);
+    fb_id xh = add(&r, FB_OP_CAT, &(fb_attrs){.dim = 1}, 2, (fb_id[]){x, h});
+    fb_id want[] = {xh, v, add2(&r, FB_OP_MATMUL, xh, v)};
+    trials *t = try_all(&r, want, 3);
+    double off = 0, most = 0;
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            float s = 0;
+            for (int k = 0; k < 2 * K; k++)
+                s = fmaf((float)t->at[0].v[0][i * 2 * K + k], (float)t->at[1].v[0][k * N + j], s);
+            off = fmax(off, fabs((double)s - t->at[2].v[0][i * N + j]) / spread_at(t, 2, i * N + j));
+            most = fmax(most, spread_at(t, 2, i * N + j));
+        }
+    if (!(off < 6 && most < 4)) fail_msg("off by %g spreads, of which the largest is %g", off, most);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* (h · w + x) + b for (h · w + b) + x, as a library does it: where the product is next to nothing and x is about -b. */
+static void test_what_is_added_to_a_product_in_another_order(void **state)
+{
+    (void)state;
+    enum { M = 64, N = 384, K = 16 };
+    rig r = rig_new();
+    fb_attrs small = {.dtype = FB_F32, .shape = SHAPE(M, K), .dist = FB_DIST_NORMAL, .value = 0, .high = 1e-7},
+             bias = {.dtype = FB_F32, .shape = SHAPE(N), .dist = FB_DIST_UNIFORM, .value = 0.0015, .high = 0.0019},
+             other = {.dtype = FB_F32, .shape = SHAPE(M, N), .dist = FB_DIST_UNIFORM, .value = -0.0025, .high = -0.002};
+    fb_id h = add(&r, FB_OP_INPUT, &small, 0, NULL), w = normal(&r, FB_OP_PARAM, FB_F32, SHAPE(K, N)),
+          b = add(&r, FB_OP_PARAM, &bias, 0, NULL), x = add(&r, FB_OP_INPUT, &other, 0, NULL);
+    fb_id m = add2(&r, FB_OP_MATMUL, h, w);
+    fb_id want[] = {m, b, x, add2(&r, FB_OP_ADD, x, add2(&r, FB_OP_ADD, m, b))};
+    trials *t = try_all(&r, want, 4);
+    double off = 0;
+    for (int64_t k = 0; k < M * N; k++) {
+        float sum = (float)t->at[0].v[0][k] + (float)t->at[2].v[0][k];
+        sum += (float)t->at[1].v[0][k % N];
+        off = fmax(off, fabs((double)sum - t->at[3].v[0][k]) / spread_at(t, 3, k));
+    }
+    if (!(off < 16)) fail_msg("off by %g spreads", off);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* Graphs of a sum of four given inputs, each with other draws: what devices may give of them lies within the spread of
+ * honest roundings. */
+typedef struct {
+    fb_id (*sum_of)(rig *r, const fb_id x[4]);
+    void (*give)(int k, float x[4]);                  /* element k of the inputs */
+    int (*devices)(const float x[4], float gives[2]); /* how many results there may be */
+} four_inputs;
+
+static void hold_devices(const four_inputs *of)
+{
+    enum { N = 2000, GRAPHS = 40 };
+    for (int g = 0; g < GRAPHS; g++) {
+        rig r = rig_new();
+        for (int i = 0; i < g; i++) normal(&r, FB_OP_PARAM, FB_F32, SHAPE(1));
+        fb_id x[4];
+        float *values[4], one[4], gives[2];
+        fb_given given[4];
+        for (int i = 0; i < 4; i++) {
+            x[i] = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(N));
+            values[i] = fb_alloc(N * sizeof(float));
+            given[i] = (fb_given){x[i], values[i]};
+        }
+        for (int k = 0; k < N; k++) {
+            of->give(k, one);
+            for (int i = 0; i < 4; i++) values[i][k] = one[i];
+        }
+        fb_id sum = of->sum_of(&r, x);
+        finish_rig(&r, &sum, 1);
+        trials *t =
+            trials_of(r.g, &(fb_trial_options){.n_given = 4, .given = given, .trials = FB_TRIALS}, &sum, 1, &r.err);
+        for (int k = 0; k < N; k++) {
+            double v = t->at[0].v[0][k], room = 1.01 * spread_at(t, 0, k) + 0x1p-23 * fabs(v);
+            for (int i = 0; i < 4; i++) one[i] = values[i][k];
+            for (int i = of->devices(one, gives); i-- > 0;)
+                if (!(fabs((double)gives[i] - v) <= room))
+                    fail_msg("graph %d, %d: %.9g, expected %.9g ± %.2g", g, k, (double)gives[i], v, room);
+        }
+        trials_free(t);
+        for (int i = 0; i < 4; i++) fb_free(values[i]);
+        rig_free(&r);
+    }
+}
+
+/* a·b + c·d where both are about the same, but for the sign: a compiler rounds one of them and takes the other as it
+ * is, whichever it likes. Draws differ from node to node. */
+static fb_id two_products(rig *r, const fb_id x[4])
+{
+    return add2(r, FB_OP_ADD, add2(r, FB_OP_MUL, x[0], x[1]), add2(r, FB_OP_MUL, x[2], x[3]));
+}
+
+static void give_two_products(int k, float x[4])
+{
+    for (int i = 0; i < 2; i++) x[i] = (float)fb_rng_normal(fb_rng_bits(1 + (uint64_t)i, (uint64_t)k), 0, 1);
+    x[2] = -x[0];
+    x[3] = x[1] * (float)fb_rng_uniform(fb_rng_bits(3, (uint64_t)k), 0.99, 1.01);
+}
+
+static int fuse_either(const float x[4], float gives[2])
+{
+    gives[0] = fmaf(x[0], x[1], x[2] * x[3]);
+    gives[1] = fmaf(x[2], x[3], x[0] * x[1]);
+    return 2;
+}
+
+static void test_either_product_is_fused(void **state)
+{
+    (void)state;
+    hold_devices(&(four_inputs){two_products, give_two_products, fuse_either});
+}
+
+/* (a·b)·c + d where d is about the rest's negative: the outer product is taken in as it is, the inner one is rounded
+ * first, and that is all there is to see. */
+static fb_id product_of_a_product(rig *r, const fb_id x[4])
+{
+    return add2(r, FB_OP_ADD, x[3], add2(r, FB_OP_MUL, add2(r, FB_OP_MUL, x[0], x[1]), x[2]));
+}
+
+static void give_product_of_a_product(int k, float x[4])
+{
+    for (int i = 0; i < 3; i++) x[i] = (float)fb_rng_normal(fb_rng_bits(1 + (uint64_t)i, (uint64_t)k), 0, 1);
+    x[3] = (float)(-fb_rng_uniform(fb_rng_bits(4, (uint64_t)k), 0.99, 1.01) * x[0] * x[1] * x[2]);
+}
+
+static int fuse_the_outer(const float x[4], float gives[2])
+{
+    float inner = x[0] * x[1];
+    gives[0] = fmaf(inner, x[2], x[3]);
+    return 1;
+}
+
+static void test_a_factor_is_rounded(void **state)
+{
+    (void)state;
+    hold_devices(&(four_inputs){product_of_a_product, give_product_of_a_product, fuse_the_outer});
+}
+
 static void test_products_of_a_product(void **state)
 {
     (void)state;
@@ -1083,6 +1234,10 @@ int main(void)
         cmocka_unit_test(test_limits_and_cancelling),
         cmocka_unit_test(test_sums_that_rise_and_fall),
         cmocka_unit_test(test_products_in_one_accumulator),
+        cmocka_unit_test(test_even_terms_on_top_of_others),
+        cmocka_unit_test(test_what_is_added_to_a_product_in_another_order),
+        cmocka_unit_test(test_either_product_is_fused),
+        cmocka_unit_test(test_a_factor_is_rounded),
         cmocka_unit_test(test_products_of_a_product),
         cmocka_unit_test(test_casts_that_do_not_fit_are_open),
         cmocka_unit_test(test_choices_are_rounded),

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/confine.h"
+#include "children.h"
 #include "fault_cc.h"
 #include "graph/graph_json.h"
 #include "measure/best.h"
@@ -593,15 +594,11 @@ enum { YOUNGEST = -1 }; /* those before it may be of the test before, and not re
 /* The nth process that this one has started and that still runs; 0: there are not so many. */
 static pid_t child_of(pid_t parent, int nth)
 {
-    char path[64];
-    long pid = 0;
+    pid_t all[64];
     int n = 0;
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    while ((nth == YOUNGEST || n <= nth) && fscanf(f, "%ld", &pid) == 1) n++;
-    fclose(f);
-    return nth == YOUNGEST || n > nth ? (pid_t)pid : 0;
+    assert_true(add_children(parent, all, 64, &n));
+    if (nth == YOUNGEST) nth = n - 1;
+    return nth >= 0 && nth < n ? all[nth] : 0;
 }
 
 /* A machine with more to do than it can does not let the child answer for a while: it loses nothing by that. */
@@ -977,10 +974,30 @@ static int set_up(void **state)
     return make_scratch(state);
 }
 
+/* However often it is asked, its answers are no flood. */
+static void answers_are_no_flood(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 6000 };
+    fb_worker *w = worker();
+    subject s = subject_of(small_graph("asked", FB_OP_ADD));
+    int64_t id = ask_prepare(w, &s, 0);
+    fb_worker_event e = wait_event(w, FB_WORKER_PREPARED, id, NULL);
+    fb_worker_event_clear(&e);
+    for (int i = 0; i < REQUESTS; i++) {
+        fb_worker_sample(w, id, 1, FB_CACHE_HOT, true);
+        e = wait_event(w, FB_WORKER_SAMPLED, id, NULL);
+        fb_worker_event_clear(&e);
+    }
+    subject_free(&s);
+    fb_worker_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_case_goes_its_way),
+        cmocka_unit_test(answers_are_no_flood),
         cmocka_unit_test(calibration_gives_a_machine),
         cmocka_unit_test(files_reach_the_inputs),
         cmocka_unit_test(plans_and_devices_that_are_not_there_are_refused),

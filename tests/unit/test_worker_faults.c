@@ -8,6 +8,7 @@
 #include "plan_help.h"
 
 #include "base/file.h"
+#include "children.h"
 #include "own_cache.h"
 #include "scratch.h"
 #include "worker/worker.h"
@@ -108,22 +109,12 @@ typedef struct {
     int n;
 } pids;
 
-/* All below `parent`, those that have ended and were not waited for as well. */
-static void add_below(pid_t parent, pids *to)
-{
-    char path[64];
-    long pid;
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
-    FILE *f = fopen(path, "r");
-    while (f && to->n < 256 && fscanf(f, "%ld", &pid) == 1) to->at[to->n++] = (pid_t)pid;
-    if (f) fclose(f);
-}
-
+/* All below `parent`. */
 static void all_below(pid_t parent, pids *to)
 {
     to->n = 0;
-    add_below(parent, to);
-    for (int i = 0; i < to->n; i++) add_below(to->at[i], to);
+    add_children(parent, to->at, 256, &to->n);
+    for (int i = 0; i < to->n; i++) add_children(to->at[i], to->at, 256, &to->n);
 }
 
 static void wait_a_little(void)
@@ -138,8 +129,8 @@ static pid_t device_child(void)
     int64_t until = fb_now_ns() + BOUND_S * 1000000000ll;
     for (;; wait_a_little()) {
         pids own = {0}, below = {0};
-        add_below(getpid(), &own);
-        if (own.n) add_below(own.at[0], &below);
+        add_children(getpid(), own.at, 256, &own.n);
+        if (own.n) add_children(own.at[0], below.at, 256, &below.n);
         if (below.n < 2) return below.n ? below.at[0] : 0;
         if (fb_now_ns() > until)
             fail_msg("process %d, or one of %d others, does not end", (int)below.at[0], below.n - 1);

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "base/json.h"
+#include "children.h"
 #include "fault_cc.h"
 #include "graph/graph_json.h"
 #include "own_cache.h"
@@ -42,6 +43,21 @@ static char socket_path[256];
 
 static pid_t server;
 
+/* Until it listens: its socket is there a moment before. */
+static void wait_for_server(void)
+{
+    fb_error err = {0};
+    for (int i = 0; i < PATIENCE_MS / 10; i++) {
+        int fd = fb_workshop_connect(socket_path, &err);
+        if (fd >= 0) {
+            close(fd);
+            return;
+        }
+        usleep(10000);
+    }
+    fail_msg("the workshop did not begin: %s", err.text);
+}
+
 static void start_server(const char *const *more)
 {
     const char *argv[16] = {fusebox, "workshop", "--device", "host", "--socket", socket_path};
@@ -59,16 +75,7 @@ static void start_server(const char *const *more)
         execv(fusebox, (char *const *)argv);
         _exit(127);
     }
-    fb_error err = {0};
-    for (int i = 0; i < PATIENCE_MS / 10; i++) {
-        int fd = fb_workshop_connect(socket_path, &err);
-        if (fd >= 0) {
-            close(fd);
-            return;
-        }
-        usleep(10000);
-    }
-    fail_msg("the workshop did not begin: %s", err.text);
+    wait_for_server();
 }
 
 /* Ends it; its last words, which count what it did. The caller frees. */
@@ -279,6 +286,9 @@ static void only_what_is_listed_is_taken(void **state)
         {"{\"type\":\"forget\",\"hash\":\"x\"}", "takes no such message"},
         {"{\"type\":\"environment\",\"id\":1}", "takes no such message"},
         {"{\"type\":\"hello\",\"fusebox\":1,\"worker\":\"sh\"}", "takes no field \"worker\""},
+        {"{\"type\":\"hello\",\"fusebox\":1,\"seat\":\"3\"}", "not a hash"},
+        {"{\"type\":\"from\",\"name\":\"../ada\"}", "not a name"},
+        {"{\"type\":\"from\",\"uid\":0}", "takes no field \"uid\""},
         {"{\"type\":\"devices\",\"id\":1,\"trust\":true}", "takes no field \"trust\""},
         {"{\"type\":\"sample\",\"id\":1,\"n\":1000000}", "n"},
         {"{\"type\":\"sample\",\"id\":0,\"n\":1}", "id"},
@@ -480,6 +490,75 @@ static void who_comes_is_last(void **state)
     stop();
 }
 
+/* A case of its own for each, so that no two requests are one. */
+static subject with_a_case(fb_channel *c, int id, int64_t rows)
+{
+    subject s = subject_of("x", rows);
+    send_graph(c, s.g, NULL);
+    fb_channel_send(c, prepare_message(&s, id));
+    json_decref(hear(c, "prepared"));
+    return s;
+}
+
+/* How many answers of that type are there by now, without waiting. */
+static int heard_by_now(fb_channel *c, const char *type)
+{
+    size_t n;
+    int found = 0;
+    fb_channel_pump(c, NULL);
+    for (const char *line; (line = fb_channel_line(c, &n));) {
+        json_t *m = fb_json_parse(line, n, NULL);
+        found += strcmp(fb_json_string_or(m, "type", ""), type) == 0;
+        json_decref(m);
+    }
+    return found;
+}
+
+/* A request that has begun is let end, however long it takes; who had the device for so long is then passed over, and
+ * the others have a turn more. */
+static void who_takes_long_waits_longer(void **state)
+{
+    (void)state;
+    enum { SEATS = 3, CASES = 2, HELD_MS = 3500 };
+    const char *const more[] = {"--limit", "turn_s=0", NULL};
+    fb_device_lock lock;
+    fb_error err = {0};
+    fb_channel *c[SEATS];
+    subject s[SEATS][CASES];
+    char line[100];
+    start_server(more);
+    for (int i = 0; i < SEATS; i++) {
+        c[i] = bare();
+        greet(c[i]);
+        for (int k = 0; k < CASES; k++) s[i][k] = with_a_case(c[i], k + 1, 8 * (i * CASES + k + 1));
+    }
+    if (!fb_device_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
+    while (fb_device_lock_ahead(&lock) > 0) usleep(1000);
+    say(c[0], "{\"type\":\"sample\",\"id\":1,\"n\":3}"); /* it has the device, as long as it takes */
+    hears_that_it_waits(c[0], "waiting, 1 ahead");
+    for (int i = SEATS - 1; i >= 0; i--) {
+        for (int id = i ? 1 : 2; id <= CASES; id++) {
+            snprintf(line, sizeof line, "{\"type\":\"sample\",\"id\":%d,\"n\":200}", id);
+            say(c[i], line);
+        }
+        say(c[i], "{\"type\":\"devices\",\"id\":9}");
+        json_decref(hear(c[i], "devices")); /* so all that was asked before waits */
+    }
+    usleep(HELD_MS * 1000);
+    fb_device_lock_leave(&lock);
+    for (int k = 0; k < CASES; k++) { /* its first request, and its second after both of the others' */
+        json_t *m = hear(c[0], "sampled");
+        assert_non_null(m);
+        json_decref(m);
+    }
+    for (int i = 1; i < SEATS; i++) assert_int_equal(heard_by_now(c[i], "sampled"), CASES);
+    for (int i = 0; i < SEATS; i++) {
+        fb_channel_free(c[i]);
+        for (int k = 0; k < CASES; k++) subject_free(&s[i][k]);
+    }
+    stop();
+}
+
 /* A kernel that kills its process is its seat's trouble: the others' cases are prepared again by themselves. */
 static void a_fault_costs_the_others_one_try(void **state)
 {
@@ -659,7 +738,7 @@ static void start_two_gpus(void)
         }
         _exit(1);
     }
-    for (int i = 0; i < PATIENCE_MS / 10 && access(socket_path, F_OK) != 0; i++) usleep(10000);
+    wait_for_server();
 }
 
 /* A greeted connection, and the device that it was given. */
@@ -729,6 +808,42 @@ static void two_devices_are_shared(void **state)
 
 /* ---- seats that mean ill ---- */
 
+/* Whoever was the first to send values under a key cannot have them measured as somebody else's, nor read by those who
+ * have not sent the same. `first` has sent a key "rows". */
+static void measures_own_values(fb_channel *first)
+{
+    fb_error err = {0};
+    fb_graph *g = fb_graph_new("file");
+    fb_attrs file = {.dtype = FB_F32, .shape = {.rank = 2, .dim = {1, 1}}, .dist = FB_DIST_FILE, .file = "rows"};
+    fb_id rows = fb_graph_add(g, FB_OP_INPUT, NULL, 0, &file, "rows", 1, &err);
+    assert_int_not_equal(rows, FB_NONE);
+    output(g, node1(g, FB_OP_RELU, "relu", rows));
+    subject s = {.g = finish(g)};
+    s.planner = planner_of(s.g, FB_DEVICE_HOST);
+    s.plan = preset(s.planner, "max");
+    fb_channel *other = bare();
+    greet(other);
+    send_graph(other, s.g, NULL);
+    fb_channel_send(other, prepare_message(&s, 1));
+    hears_error(other, "this seat has not sent the values of rows that the workshop has");
+    say(other, "{\"type\":\"file\",\"key\":\"rows\",\"bytes\":8}");
+    fb_channel_send_bytes(other, "abcdefgh", 8);
+    fb_channel_send(other, prepare_message(&s, 2));
+    hears_error(other, "other values were sent as rows before");
+    hears_error(other, "this seat has not sent the values of rows");
+    say(other, "{\"type\":\"file\",\"key\":\"rows\",\"bytes\":8}");
+    fb_channel_send_bytes(other, "12345678", 8);
+    fb_channel_send(other, prepare_message(&s, 3));
+    json_t *m = hear(other, "prepared");
+    assert_non_null(m);
+    json_decref(m);
+    fb_channel_free(other);
+    send_graph(first, s.g, NULL);
+    fb_channel_send(first, prepare_message(&s, 4));
+    json_decref(hear(first, "prepared"));
+    subject_free(&s);
+}
+
 static void nobody_is_another(void **state)
 {
     (void)state;
@@ -761,6 +876,7 @@ static void nobody_is_another(void **state)
     say(b, "{\"type\":\"file\",\"key\":\"rows\",\"bytes\":8}");
     fb_channel_send_bytes(b, "87654321", 8);
     hears_error(b, "other values were sent as rows before");
+    measures_own_values(b);
     fb_worker_sample(a, id, 5, FB_CACHE_HOT, false);
     expect(a, id, FB_WORKER_SAMPLED);
     fb_channel_free(b);
@@ -978,7 +1094,7 @@ static void disk_is_bounded(void **state)
     subject other = subject_of("x", 80);
     expect(b, ask_prepare(b, &other), FB_WORKER_PREPARED); /* another seat has its own */
     fb_worker_free(a);
-    a = seat(); /* … and so has another connection; it is told what was measured in any case */
+    a = seat(); /* whoever it is now, what was measured it is told */
     expect(a, ask_prepare(a, &other), FB_WORKER_PREPARED);
     fb_worker_free(a);
     fb_worker_free(b);
@@ -1008,6 +1124,166 @@ static void predictions_are_bounded(void **state)
     struct stat st;
     assert_int_equal(stat(file, &st), 0);
     assert_true(st.st_size > 500 && st.st_size < 4000);
+}
+
+/* A connection that says who it is for, as `seat --stdio` does, greeted; `id`: as an earlier one was told. */
+static fb_channel *comes(const char *name, const char *origin, const char *id)
+{
+    fb_channel *c = bare();
+    fb_channel_send(c, json_pack("{s:s, s:s*, s:s*}", "type", "from", "name", name, "origin", origin));
+    fb_channel_send(c, json_pack("{s:s, s:i, s:s*}", "type", "hello", "fusebox", FB_PROTOCOL_VERSION, "seat", id));
+    fb_channel_flush(c, PATIENCE_MS, NULL);
+    return c;
+}
+
+/* What it may write is used up: it predicts until that is said. */
+static void uses_up(fb_channel *c)
+{
+    for (int i = 0; i < 40; i++)
+        say(c, i % 2 ? "{\"type\":\"predict\",\"puzzle\":\"p\",\"chosen\":\"a\"}"
+                     : "{\"type\":\"predict\",\"puzzle\":\"p\",\"chosen\":\"b\"}");
+    hears_error(c, "of disk were written for this seat");
+}
+
+static bool may_predict(fb_channel *c)
+{
+    say(c, "{\"type\":\"predict\",\"puzzle\":\"q\",\"chosen\":\"a\"}\n{\"type\":\"devices\",\"id\":9}");
+    size_t n;
+    bool refused = false, answered = false;
+    for (const char *line; !answered && (line = fb_channel_wait_line(c, &n, PATIENCE_MS, NULL));) {
+        json_t *m = fb_json_parse(line, n, NULL);
+        refused |= strstr(fb_json_string_or(m, "text", ""), "of disk were written") != NULL;
+        answered = strcmp(fb_json_string_or(m, "type", ""), "devices") == 0;
+        json_decref(m);
+    }
+    assert_true(answered);
+    return !refused;
+}
+
+/* It has left once the workshop says so to somebody else: another may have its place then. */
+static void leaves(fb_channel *c, fb_channel *other)
+{
+    fb_channel_free(c);
+    for (int i = 0; i < 2; i++) {
+        say(other, "{\"type\":\"devices\",\"id\":8}");
+        json_decref(hear(other, "devices"));
+    }
+}
+
+/* What is counted of a seat is counted on when it comes again, however it comes; and of nobody else. */
+static void who_comes_back_is_who_it_was(void **state)
+{
+    (void)state;
+    const char *const more[] = {"--limit", "disk_mb=0.001",          "--limit", "windows=2",
+                                "--out",   in_scratch("back.jsonl"), NULL};
+    start_server(more);
+    fb_channel *c, *bob = comes("bob", NULL, NULL);
+    /* by the name of its key */
+    c = comes("ada", "192.0.2.1", NULL);
+    uses_up(c);
+    leaves(c, bob);
+    c = comes("ada", "192.0.2.2", NULL);
+    assert_false(may_predict(c));
+    assert_true(may_predict(bob));
+    fb_channel *second = comes("ada", NULL, NULL), *third = comes("ada", NULL, NULL);
+    hears_error(third, "ada has as many seats of the workshop as one may have (2)");
+    assert_null(hear(third, "error"));
+    say(bob, "{\"type\":\"from\",\"name\":\"cleo\"}"); /* whose forced command says bob */
+    hears_error(bob, "said by its connection, not by the seat");
+    fb_channel_free(second);
+    fb_channel_free(third);
+    leaves(c, bob);
+    /* by what it was told */
+    c = comes(NULL, "192.0.2.3", NULL);
+    json_t *hello = hear(c, "hello");
+    const char *id = fb_json_string_or(hello, "seat", "");
+    assert_int_equal(strlen(id), 32);
+    uses_up(c);
+    fb_channel *beside = comes(NULL, "192.0.2.3", NULL); /* another, from the same place at the same time */
+    assert_true(may_predict(beside));
+    leaves(c, bob);
+    c = comes(NULL, "192.0.2.4", id);
+    assert_false(may_predict(c));
+    leaves(c, bob);
+    /* by where it comes from, if it says nothing */
+    c = comes(NULL, "192.0.2.3", NULL);
+    assert_false(may_predict(c));
+    fb_channel *elsewhere = comes(NULL, "192.0.2.5", NULL);
+    assert_true(may_predict(elsewhere));
+    /* what was told to one is of no use once another sits there, nor is what was made up */
+    fb_channel *again = comes(NULL, "192.0.2.6", id), *made_up = comes("bob", NULL, "0123456789abcdef0123456789abcdef");
+    assert_true(may_predict(again));
+    json_decref(hello);
+    fb_channel_free(made_up);
+    fb_channel_free(again);
+    fb_channel_free(elsewhere);
+    fb_channel_free(beside);
+    fb_channel_free(c);
+    fb_channel_free(bob);
+    stop();
+}
+
+/* Of those who left, the first are forgotten, and never who has just come. */
+static void more_come_than_are_remembered(void **state)
+{
+    (void)state;
+    enum { COME = 1040 }; /* a thousand are remembered */
+    start_server(NULL);
+    fb_channel *first = comes("first", NULL, NULL);
+    for (int i = 0; i < COME; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        fb_channel *c = comes(name, NULL, NULL);
+        json_decref(hear(c, "hello"));
+        fb_channel_free(c);
+    }
+    assert_true(may_predict(first));
+    fb_channel *last = comes("last", NULL, NULL);
+    assert_true(may_predict(last));
+    fb_channel_free(last);
+    fb_channel_free(first);
+    stop();
+}
+
+/* A child of this process that is no workshop: what carries a seat's line. */
+static pid_t line_of_a_seat(void)
+{
+    pid_t all[64], found = 0;
+    int n = 0;
+    add_children(getpid(), all, 64, &n);
+    for (int i = 0; i < n; i++)
+        if (all[i] != server) found = all[i];
+    return found;
+}
+
+/* A front whose line was cut says who it was: what it predicts then takes the place of what it predicted before. */
+static void a_lost_line_is_no_other_seat(void **state)
+{
+    (void)state;
+    start_server(NULL);
+    fb_channel *other = bare();
+    greet(other); /* it would sit in the place that was left */
+    fb_worker *w = seat();
+    const char *chosen[] = {"bytes", "launches"};
+    for (int i = 0; i < 2; i++) {
+        expect(w, fb_worker_devices(w), FB_WORKER_DEVICES);
+        fb_worker_tell(w, json_pack("{s:s, s:s, s:s}", "type", "predict", "puzzle", "p", "chosen", chosen[i]));
+        expect(w, fb_worker_devices(w), FB_WORKER_DEVICES); /* it has been heard */
+        if (i) break;
+        pid_t line = line_of_a_seat();
+        assert_true(line > 0);
+        kill(line, SIGKILL);
+        for (bool lost = false; !lost;) { /* what was asked before that is noticed is lost with it */
+            fb_worker_event e = answer(w, fb_worker_devices(w), NULL);
+            lost = e.kind == FB_WORKER_ERROR;
+            fb_worker_event_clear(&e);
+        }
+    }
+    fb_worker_free(w);
+    fb_channel_free(other);
+    char *said = stop_server();
+    if (!strstr(said, "p: 1 prediction\n") || !strstr(said, "launches         1")) fail_msg("%s", said);
+    fb_free(said);
 }
 
 static void hears_limit(fb_channel *c, int id, const char *says)
@@ -1204,6 +1480,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(equal_requests_are_measured_once),
         cmocka_unit_test(who_waits_is_told),
         cmocka_unit_test(who_comes_is_last),
+        cmocka_unit_test(who_takes_long_waits_longer),
         cmocka_unit_test(a_fault_costs_the_others_one_try),
         cmocka_unit_test(a_lock_is_outlived),
         cmocka_unit_test(who_asks_after_a_cancel_is_answered),
@@ -1216,6 +1493,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(limits_are_held),
         cmocka_unit_test(disk_is_bounded),
         cmocka_unit_test(predictions_are_bounded),
+        cmocka_unit_test(who_comes_back_is_who_it_was),
+        cmocka_unit_test(more_come_than_are_remembered),
+        cmocka_unit_test(a_lost_line_is_no_other_seat),
         cmocka_unit_test(seats_come_and_go_in_the_same_memory),
         cmocka_unit_test(only_so_many_seats),
         cmocka_unit_test(the_socket_is_this_users),

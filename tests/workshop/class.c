@@ -11,6 +11,7 @@
  * FB_CLASS_SEATS, FB_CLASS_SECONDS and FB_CLASS_DEVICE (what they share) say otherwise, FB_SEED which keys. Speaks TAP;
  * $FUSEBOX is the command. */
 #include "../terminal/harness.h"
+#include "../unit/children.h"
 #include "../unit/plain_memory.h"
 #include "line.h"
 #include "shown.h"
@@ -145,16 +146,15 @@ static long memory_of(pid_t pid, bool all)
 {
     char path[64], text[256];
     long kb = 0;
-    int child;
+    pid_t below[64];
+    int n = 0;
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     FILE *f = fopen(path, "r");
     while (f && fgets(text, sizeof text, f))
         if (strncmp(text, "VmRSS:", 6) == 0) kb = atol(text + 6);
     if (f) fclose(f);
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    f = all ? fopen(path, "r") : NULL;
-    while (f && fscanf(f, "%d", &child) == 1) kb += memory_of(child, true);
-    if (f) fclose(f);
+    if (all) add_children(pid, below, 64, &n);
+    for (int i = 0; i < n; i++) kb += memory_of(below[i], true);
     return kb;
 }
 

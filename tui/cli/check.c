@@ -23,7 +23,7 @@ static void show(fb_session *s, int column)
         else if (!verified)
             fb_str_addf(&line, ": not verified, %s", fb_figure_source_name(c->report->source));
         if (nothing)
-            fb_str_add(&line, ": not decided: rounding alone may change every element altogether");
+            fb_str_add(&line, ": not decided: rounding alone may change most elements altogether");
         else if (isfinite(e->max_rel))
             fb_str_addf(&line, ": largest relative error %.1e, %.2g of the bound", e->max_rel, e->bound);
         if (e->undecided) fb_str_addf(&line, ", %lld elements undecided", (long long)e->undecided);

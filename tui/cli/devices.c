@@ -15,10 +15,11 @@
 typedef struct {
     bool recalibrate, list_only;
     int self_test; /* times; 0: none */
+    const char *out;
     fb_format format;
 } devices_options;
 
-enum { KEY_RECALIBRATE = 256, KEY_LIST, KEY_FORMAT, KEY_SELF_TEST, SELF_TESTS = 8, SELF_TESTS_MOST = 10000 };
+enum { KEY_RECALIBRATE = 256, KEY_LIST, KEY_FORMAT, KEY_SELF_TEST, SELF_TESTS = 60, SELF_TESTS_MOST = 100000 };
 
 static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
@@ -31,6 +32,7 @@ static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
         if (o->self_test < 1 || o->self_test > SELF_TESTS_MOST)
             fb_cli_usage("%s: --self-test: 1 to %d times", state->name, SELF_TESTS_MOST);
         return 0;
+    case 'o': o->out = arg; return 0;
     case KEY_FORMAT:
         if (!fb_format_parse(arg, &o->format) || o->format > FB_FORMAT_JSON)
             fb_cli_usage("%s: no format \"%s\"; there are: table, json", state->name, arg);
@@ -101,6 +103,7 @@ static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
                 m->calibrated && m->doubted ? ", while the machine was busy: doubted" : "");
     if (isfinite(m->launch_us)) fb_str_addf(out, "  launch %s", fb_format_us(us, m->launch_us));
     if (isfinite(m->graph_launch_us)) fb_str_addf(out, ", in a graph %s", fb_format_us(us, m->graph_launch_us));
+    if (m->call_us > 0) fb_str_addf(out, ", a library's call %s more", fb_format_us(us, m->call_us));
     if (isfinite(m->sync_us)) fb_str_addf(out, ", synchronising %s", fb_format_us(us, m->sync_us));
     if (isfinite(m->barrier_us)) fb_str_addf(out, ", grid barrier %s", fb_format_us(us, m->barrier_us));
     fb_str_add(out, "\n");
@@ -233,7 +236,9 @@ static int devices_main(const fb_command *me, int argc, char **argv)
         {"recalibrate", KEY_RECALIBRATE, NULL, 0, "Measure again what was calibrated before and is not in doubt", 0},
         {"list", KEY_LIST, NULL, 0, "Only list, calibrate nothing", 0},
         {"self-test", KEY_SELF_TEST, "TIMES", OPTION_ARG_OPTIONAL,
-         "Measure a plan beside itself, 8 or TIMES times at three sizes: are equal columns ever called different?", 0},
+         "Compare a plan with itself, 60 or TIMES times: are equal columns ever called different, are 2 % found?", 0},
+        {"out", 'o', "F.jsonl", 0, "Keep each comparison of the self-test in this file, and go on from those it holds",
+         0},
         {"format", KEY_FORMAT, "FORMAT", 0, "table (default) or json", 0},
         {0},
     };
@@ -241,8 +246,9 @@ static int devices_main(const fb_command *me, int argc, char **argv)
     fb_cli cli = {.least = 0, .most = 0, .own = devices_key, .ctx = &o};
     fb_cli_parse(&cli, me, options, argc, argv);
     int status = FB_EXIT_FINE;
+    if (o.out && !o.self_test) fb_cli_usage("devices: --out keeps a self-test's comparisons: it goes with --self-test");
     if (o.self_test) {
-        status = fb_self_test(&cli, o.self_test);
+        status = fb_self_test(&cli, o.self_test, o.out);
         fb_cli_free(&cli);
         return status;
     }

@@ -14,26 +14,33 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const target_name[] = {[FB_EMIT_C] = "c",
-                                          [FB_EMIT_CUDA] = "cuda",
-                                          [FB_EMIT_PTX] = "ptx",
-                                          [FB_EMIT_SASS] = "sass",
-                                          [FB_EMIT_RESOURCES] = "resources"};
+static const char *const form_name[] = {
+    [FB_EMIT_PTX] = "ptx", [FB_EMIT_SASS] = "sass", [FB_EMIT_RESOURCES] = "resources"};
 
-bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out)
+/* What all forms but the source are made of. */
+static const fb_target *compiled(void)
 {
-    for (int i = FB_EMIT_C; i <= FB_EMIT_RESOURCES; i++) {
-        if (strcmp(name, target_name[i]) != 0) continue;
-        *out = (fb_cli_emit_target)i;
-        return true;
-    }
-    return false;
+    return fb_target_find("cuda");
 }
 
-/* What kernels are written in: all but C is made of CUDA. */
-static const fb_target *target_of(fb_cli_emit_target target)
+bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out, fb_str *known)
 {
-    return fb_target_find(target_name[target == FB_EMIT_C ? FB_EMIT_C : FB_EMIT_CUDA]);
+    const fb_target *t;
+    *out = (fb_cli_emit_target){.written = fb_target_find(name)};
+    for (int i = 0; (t = fb_target_written(i)); i++) fb_str_addf(known, "%s%s", i ? ", " : "", t->name);
+    for (int i = FB_EMIT_PTX; i <= FB_EMIT_RESOURCES; i++) {
+        fb_str_addf(known, ", %s", form_name[i]);
+        if (strcmp(name, form_name[i]) == 0) *out = (fb_cli_emit_target){compiled(), (fb_cli_emit_form)i};
+    }
+    return out->written != NULL;
+}
+
+/* Where architectures are told apart: those of another target have no names here. */
+static bool machine_of(const fb_target *target, const char *arch, fb_machine *m, fb_error *err)
+{
+    fb_machine_default(m, (target ? target : compiled())->kind);
+    if (m->target == compiled() || !arch) return true;
+    return fb_fail(err, FB_ERR_USAGE, "--arch %s: fusebox knows no architectures of %s", arch, m->target->title);
 }
 
 /* ---- which kernels ---- */
@@ -110,10 +117,10 @@ static void print_source(const fb_program *p, const fb_target *target, const sel
 
 #ifdef FB_HAVE_CUDA
 
-bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
+bool fb_cli_emit_machine(const fb_target *target, const char *arch, fb_machine *m, fb_error *err)
 {
-    fb_machine_default(m, target_of(FB_EMIT_CUDA)->kind);
-    return fb_cuda_arch_limits(arch ? arch : "sm_90", m, err);
+    if (!machine_of(target, arch, m, err)) return false;
+    return m->target != compiled() || fb_cuda_arch_limits(arch ? arch : "sm_90", m, err);
 }
 
 static bool compile(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *code, fb_error *err)
@@ -275,41 +282,36 @@ static bool print_resources(const fb_program *p, const selection *s, const char 
     return good;
 }
 
-static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const selection *s, const char *arch,
-                      const fb_machine *m, FILE *out, fb_error *err)
+static bool emit_compiled(const fb_program *p, fb_cli_emit_form form, const selection *s, const char *arch,
+                          const fb_machine *m, FILE *out, fb_error *err)
 {
     char own[16];
     snprintf(own, sizeof own, "sm_%d%d", m->compute_major, m->compute_minor);
     if (!arch) arch = own;
-    switch (target) {
+    switch (form) {
     case FB_EMIT_SASS: return print_all_sass(p, s, arch, out, err);
     case FB_EMIT_RESOURCES: return print_resources(p, s, arch, m, out, err);
     case FB_EMIT_PTX:
         for (int k = 0; k < p->n_kernels; k++)
             if (wanted(p, k, s) && !print_ptx(&p->kernels[k], arch, out, err)) return false;
         return true;
-    default: print_source(p, target_of(target), s, out); return true;
+    default: return true;
     }
 }
 
 #else
 
-bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
+bool fb_cli_emit_machine(const fb_target *target, const char *arch, fb_machine *m, fb_error *err)
 {
-    (void)arch, (void)err;
-    fb_machine_default(m, target_of(FB_EMIT_CUDA)->kind);
-    return true;
+    return machine_of(target, arch, m, err);
 }
 
-static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const selection *s, const char *arch,
-                      const fb_machine *m, FILE *out, fb_error *err)
+static bool emit_compiled(const fb_program *p, fb_cli_emit_form form, const selection *s, const char *arch,
+                          const fb_machine *m, FILE *out, fb_error *err)
 {
-    (void)arch, (void)m;
-    if (target != FB_EMIT_CUDA)
-        return fb_fail(err, FB_ERR_UNAVAILABLE,
-                       "this fusebox was built without CUDA's headers and cannot call NVRTC; --target cuda needs none");
-    print_source(p, target_of(target), s, out);
-    return true;
+    (void)p, (void)form, (void)s, (void)arch, (void)m, (void)out;
+    return fb_fail(err, FB_ERR_UNAVAILABLE,
+                   "this fusebox was built without CUDA's headers and cannot call NVRTC; --target cuda needs none");
 }
 
 #endif
@@ -317,17 +319,16 @@ static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const sele
 bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const fb_cli_emit_choice *which,
                  const fb_machine *m, FILE *out, bool *nothing, fb_error *err)
 {
-    const fb_target *written = target == FB_EMIT_OF_DEVICE ? m->target : target_of(target);
-    if (target == FB_EMIT_OF_DEVICE) fb_cli_emit_target_parse(written->name, &target);
+    const fb_target *written = target.written ? target.written : m->target;
     fb_program *p = fb_lower(plan, written, err);
     if (!p) return false;
     selection s = {.all = !which->name, .chosen = fb_calloc((size_t)p->n_kernels + 1, sizeof(bool))};
     bool good = choose(p, which, s.chosen, err);
     *nothing = !has_source(p);
-    if (good && target == FB_EMIT_C)
+    if (good && target.form == FB_EMIT_SOURCE)
         print_source(p, written, &s, out);
     else if (good)
-        good = emit_cuda(p, target, &s, arch, m, out, err);
+        good = emit_compiled(p, target.form, &s, arch, m, out, err);
     fb_free(s.chosen);
     fb_program_free(p);
     return good;

@@ -3,24 +3,24 @@
 #ifndef FB_TUI_CLI_EMIT_H
 #define FB_TUI_CLI_EMIT_H
 
+#include "base/str.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
 
-typedef enum {
-    FB_EMIT_OF_DEVICE,
-    FB_EMIT_C,
-    FB_EMIT_CUDA,
-    FB_EMIT_PTX,
-    FB_EMIT_SASS,
-    FB_EMIT_RESOURCES
+typedef enum { FB_EMIT_SOURCE, FB_EMIT_PTX, FB_EMIT_SASS, FB_EMIT_RESOURCES } fb_cli_emit_form;
+
+typedef struct {
+    const fb_target *written; /* NULL: what the column's device takes */
+    fb_cli_emit_form form;
 } fb_cli_emit_target;
 
-bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out);
+/* A language, or what is made of CUDA. False where there is none of that name: *known are those that there are. */
+bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out, fb_str *known);
 
-/* Makes `m` what is known of an architecture: "sm_90", or "sm_90a" with its features; NULL: Hopper's. An error of usage
- * when it is none. */
-bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err);
+/* Makes `m` what is known of a target's architecture; of CUDA (also NULL) "sm_90", or "sm_90a" with its features; NULL:
+ * Hopper's. An error of usage when it is none. */
+bool fb_cli_emit_machine(const fb_target *target, const char *arch, fb_machine *m, fb_error *err);
 
 /* Those kernels of the program that have the name; if none has, those that run the groups. */
 typedef struct {

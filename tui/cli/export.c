@@ -62,7 +62,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case ARGP_KEY_SUCCESS:
         if (!e->as) fb_cli_usage("%s: --as is missing: --as c", state->name);
         if (!e->arch) return 0;
-        if (!fb_cli_emit_machine(e->arch, &e->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
+        if (!fb_cli_emit_machine(NULL, e->arch, &e->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
         e->cli.plan_as = &e->machine;
         return 0;
     default: return ARGP_ERR_UNKNOWN;

@@ -442,7 +442,7 @@ static bool hold_answer(gate *g, int column)
         add_row(g, "a right answer", column, r->failed,
                 r->failed_kind == FB_ERR_UNAVAILABLE ? GATE_UNKNOWN : GATE_BROKEN);
     } else if (r->error.state == FB_CHECK_UNDECIDED || fb_error_says_nothing(&r->error)) {
-        add_row(g, "a right answer", column, "undecided: rounding alone may change every element", GATE_UNKNOWN);
+        add_row(g, "a right answer", column, "undecided: rounding alone may change most elements", GATE_UNKNOWN);
     } else if (r->error.state == FB_CHECK_CHECKING) {
         add_row(g, "a right answer", column, "its check was not finished", GATE_UNKNOWN);
     } else if (!isnan(r->error.bound)) {

@@ -283,20 +283,24 @@ enum { KEY_ARCH = 256 };
 static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
     look *l = ctx;
+    fb_str known = {0};
     switch (key) {
     case 't':
-        if (!fb_cli_emit_target_parse(arg, &l->target))
-            fb_cli_usage("%s: no target \"%s\"; there are: c, cuda, ptx, sass, resources", state->name, arg);
+        if (!fb_cli_emit_target_parse(arg, &l->target, &known))
+            fb_cli_usage("%s: no target \"%s\"; there are: %s", state->name, arg, fb_str_get(&known));
+        fb_str_free(&known);
         return 0;
     case KEY_ARCH: l->arch = arg; return 0;
     case 'k': l->kernel = arg; return 0;
     case ARGP_KEY_SUCCESS: {
         fb_error err = {0};
-        bool for_cuda = l->target > FB_EMIT_C;
-        if (l->arch && !for_cuda)
+        const fb_target *t = l->target.written;
+        bool for_gpu = t && t->grid;
+        if (l->arch && !for_gpu)
             fb_cli_usage("%s: --arch goes with --target cuda, ptx, sass or resources", state->name);
-        if (for_cuda && !fb_cli_emit_machine(l->arch, &l->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
-        if (for_cuda) l->cli.plan_as = &l->machine;
+        if (for_gpu && !fb_cli_emit_machine(t, l->arch, &l->machine, &err))
+            fb_cli_usage("%s: %s", state->name, err.text);
+        if (for_gpu) l->cli.plan_as = &l->machine;
         return 0;
     }
     default: return ARGP_ERR_UNKNOWN;
@@ -372,7 +376,7 @@ static int eject_key(void *ctx, int key, char *arg, struct argp_state *state)
             fb_cli_usage("%s: %s: a kernel's file ends in .c, or in .cu for a GPU", state->name, file);
         if (l->arch && file && ends_with(file, ".c")) fb_cli_usage("%s: --arch goes with a .cu file", state->name);
         if (!l->arch && !(file && ends_with(file, ".cu"))) return 0;
-        if (!fb_cli_emit_machine(l->arch, &l->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
+        if (!fb_cli_emit_machine(NULL, l->arch, &l->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
         l->cli.plan_as = &l->machine;
         return 0;
     }

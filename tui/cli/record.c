@@ -78,7 +78,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case 'o': r->out = arg; return 0;
     case KEY_COMPILE:
         r->arch = arg;
-        if (!fb_cli_emit_machine(arg, &r->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
+        if (!fb_cli_emit_machine(NULL, arg, &r->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
         r->cli.plan_as = &r->machine;
         return 0;
     case KEY_NO_COUNTERS: r->no_counters = true; return 0;

@@ -95,9 +95,12 @@ static void add_bar(fb_str *out, int n, int most)
     for (int i = 0; i < cells || (n && i < 1); i++) fb_str_add(out, "█");
 }
 
-static void add_predictions(fb_str *out, const fb_workshop *w)
+/* By name, or from the one on that was answered last: a screen has room for so many. */
+static void add_predictions(fb_str *out, const fb_workshop *w, bool last_first)
 {
-    for (int i = 0; i < fb_workshop_puzzles(w); i++) {
+    int puzzles = fb_workshop_puzzles(w), first = last_first ? fb_workshop_puzzle_last(w) : 0;
+    for (int p = 0; p < puzzles; p++) {
+        int i = p == 0 ? first : p <= first ? p - 1 : p; /* the first, then the others */
         int n, seats, most = 0, all = 0;
         const char *puzzle = fb_workshop_puzzle(w, i, &n);
         for (int k = 0; k < n; k++) {
@@ -149,11 +152,11 @@ static void draw(const fb_workshop *w)
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     if (size.ws_row < 2) size.ws_row = 24;
     fb_workshop_state_of(w, &s);
-    fb_str_addf(&page, "fusebox workshop at %s · C-c ends it\n", s.socket);
+    fb_str_addf(&page, "fusebox workshop · C-c ends it · %s\n", s.socket);
     add_devices(&page, w);
     add_state(&page, w);
     if (*fb_workshop_note(w)) fb_str_addf(&page, "%s\n", fb_workshop_note(w));
-    add_predictions(&page, w);
+    add_predictions(&page, w, true);
     fputs("\033[H\033[?7l", stdout); /* by itself: fb_put lets no text command the terminal */
     const char *at = fb_str_get(&page);
     for (int line = 1; *at && line < size.ws_row; line++) {
@@ -210,7 +213,7 @@ static void serve(workshop *me, fb_workshop *w)
     if (!fb_workshop_devices(w)) return;
     fb_str out = {0};
     add_state(&out, w);
-    add_predictions(&out, w);
+    add_predictions(&out, w, false);
     fb_put(stdout, fb_str_get(&out));
     fb_str_free(&out);
 }
@@ -261,18 +264,23 @@ const fb_command fb_command_workshop = {
 /* ---- seat ---- */
 
 typedef struct {
-    const char *at;
+    const char *at, *as;
     bool stdio, scores, predictions;
     fb_format format;
 } seat;
 
-enum { KEY_AT = 256, KEY_STDIO, KEY_SCORES, KEY_FORMAT, KEY_PREDICTIONS };
+enum { KEY_AT = 256, KEY_AS, KEY_STDIO, KEY_SCORES, KEY_FORMAT, KEY_PREDICTIONS };
 
 static int seat_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
     seat *s = ctx;
     switch (key) {
     case KEY_AT: s->at = arg; return 0;
+    case KEY_AS:
+        s->as = arg;
+        if (!fb_workshop_is_name(arg))
+            fb_cli_usage("%s: --as: letters, digits, \"_\", \"-\" and \".\", 64 at most, not \"%s\"", state->name, arg);
+        return 0;
     case KEY_STDIO: s->stdio = true; return 0;
     case KEY_SCORES: s->scores = true; return 0;
     case KEY_PREDICTIONS: s->predictions = true; return 0;
@@ -340,14 +348,14 @@ static int own_words(int argc, char **argv)
     int i = 1;
     while (i < argc && argv[i][0] == '-') {
         bool own = false;
-        static const char *const words[] = {"--at",          "--stdio", "--scores", "--format",
-                                            "--predictions", "--help",  "-?",       "--usage"};
+        static const char *const words[] = {"--at",          "--as",   "--stdio", "--scores", "--format",
+                                            "--predictions", "--help", "-?",      "--usage"};
         for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
             size_t n = strlen(words[k]);
             own |= strncmp(argv[i], words[k], n) == 0 && (!argv[i][n] || argv[i][n] == '=');
         }
         if (!own) break;
-        i += 1 + (strcmp(argv[i], "--at") == 0 || strcmp(argv[i], "--format") == 0);
+        i += 1 + (strcmp(argv[i], "--at") == 0 || strcmp(argv[i], "--as") == 0 || strcmp(argv[i], "--format") == 0);
     }
     return i < argc ? i : argc;
 }
@@ -361,6 +369,7 @@ static int seat_main(const fb_command *me, int argc, char **argv)
          0},
         {"stdio", KEY_STDIO, NULL, 0, "Speak for a seat on stdin and stdout: what ssh runs on the workshop's machine",
          0},
+        {"as", KEY_AS, "NAME", 0, "With --stdio, in a key's forced command: whom the seat is for", 0},
         {"predictions", KEY_PREDICTIONS, NULL, 0, "Tell the workshop what is chosen in puzzles, without a name", 0},
         {"scores", KEY_SCORES, NULL, 0, "Print how far the puzzles are solved, and end", 0},
         {"format", KEY_FORMAT, "FORMAT", 0, "Of --scores: table (default), csv or markdown", 0},
@@ -373,13 +382,14 @@ static int seat_main(const fb_command *me, int argc, char **argv)
     fb_cli_free(&cli);
     fb_error err = {0};
     if (s.scores) return print_scores(s.format);
+    if (s.as && !s.stdio) fb_cli_usage("%s: --as goes with --stdio, where ssh begins a seat", argv[0]);
     if (!s.stdio) return run_rest(&s, argc - own, argv + own);
     if (own < argc) fb_cli_usage("%s: --stdio takes no words: \"%s\"", argv[0], argv[own]);
     if (isatty(STDIN_FILENO)) /* somebody's ssh, where fusebox was meant */
         fb_cli_usage("%s: --stdio speaks with fusebox, not with a person: on your own machine, "
                      "\"fusebox seat --at MACHINE\" opens the workbench on this one's GPU",
                      argv[0]);
-    return fb_workshop_relay(s.at, STDIN_FILENO, STDOUT_FILENO, &err) ? FB_EXIT_FINE : fb_cli_fail(&err);
+    return fb_workshop_relay(s.at, s.as, STDIN_FILENO, STDOUT_FILENO, &err) ? FB_EXIT_FINE : fb_cli_fail(&err);
 }
 
 const fb_command fb_command_seat = {.name = "seat",

@@ -437,7 +437,8 @@ static void add_short_name(fb_str *to, const json_t *row)
     fb_str_addf(to, "%s%s%s", variant, *variant ? ":" : "", fb_json_string_or(row, "plan", ""));
 }
 
-/* All pairs beyond the first row, with which they are compared in the table, that cannot be told apart. */
+/* All pairs beyond the first row, with which they are compared in the table, that may be compared and cannot be told
+ * apart. */
 static void same_lines(const json_t *rows, fb_str *out)
 {
     enum { SAME_MOST = 12 };
@@ -447,6 +448,7 @@ static void same_lines(const json_t *rows, fb_str *out)
             const json_t *a = json_array_get(rows, (size_t)i), *b = json_array_get(rows, (size_t)k);
             if (!json_equal(json_object_get(a, "params"), json_object_get(b, "params")) || fb_output_base(rows, a) == a)
                 continue;
+            if (fb_not_comparable(compared_of(a), compared_of(b))) continue;
             fb_comparison c = compared(a, b);
             if (!isfinite(c.times) || fb_differs(&c)) continue;
             if (from != i) {

@@ -134,6 +134,37 @@ static bool measure_launches(bench *b, fb_error *err)
     return true;
 }
 
+/* Median µs from issuing one until it is known to be done. */
+static bool time_alone(bench *b, issue_fn issue, void *ctx, double *us, fb_error *err)
+{
+    enum { ROUNDS = 101 };
+    double times[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        double start = fb_now_us();
+        if (!issue(b, ctx, 0, err) || !fb_cuda_wait(b->d, err)) return false;
+        times[r] = fb_now_us() - start;
+    }
+    *us = fb_cuda_median(times, ROUNDS);
+    return true;
+}
+
+/* A library's call takes the processor longer than a launch does, for which nothing is to be seen on the device: of a
+ * small product what is neither its own time nor an empty kernel's. */
+static bool measure_call(bench *b, fb_error *err)
+{
+    enum { N = 64 };
+    if (!b->d->blas) return true;
+    fb_gemm_call call = fb_gemm_call_plain(FB_F32, N, N, N);
+    fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
+    const fb_cuda_gemm_args at = gemm_places(b);
+    double one = 0, alone = 0, product = 0;
+    bool good = g && fb_cuda_gemm_choose(b->d, g, &at, err) && time_graph(b, issue_gemm, g, 100, &product, err) &&
+                time_alone(b, issue_gemm, g, &one, err) && time_alone(b, issue_empty, NULL, &alone, err);
+    fb_cuda_gemm_free(b->d, g);
+    b->d->machine.call_us = fmax(0, one - alone - fmax(0, product - b->graph_each));
+    return good;
+}
+
 static bool measure_copies(bench *b, fb_rate_curve *curve, bool cold, fb_error *err)
 {
     curve->n = 0;
@@ -274,8 +305,9 @@ bool fb_cuda_calibration_load(fb_cuda_device *d)
     char *text = named ? fb_checked_read(path, fb_file_name(path), 1 << 20, &n) : NULL;
     json_t *value = text ? fb_json_parse(text, n, &ignored) : NULL;
     fb_machine m = d->machine;
-    bool good =
-        value && fb_machine_from_json(&m, value, &ignored) && strcmp(m.name, d->machine.name) == 0; /* not another's */
+    bool good = value && fb_machine_from_json(&m, value, &ignored) &&
+                strcmp(m.name, d->machine.name) == 0 && /* not another's */
+                (isfinite(m.call_us) || !d->blas);      /* nor from before that was measured */
     if (good) d->machine = m;
     json_decref(value);
     fb_free(text);
@@ -305,10 +337,10 @@ bool fb_cuda_calibrate(fb_device *base, const fb_progress *progress, fb_error *e
     fb_machine before = b.d->machine, *m = &b.d->machine;
     fb_cuda_gemm_forget(b.d); /* they were measured on the same occasion as what is doubted now */
     bool good = step(progress, "calibrating: launches", 0, err) && open_bench(&b, err) && measure_launches(&b, err) &&
-                step(progress, "calibrating: copies", 0.2, err) && measure_copies(&b, &m->copy_hot, false, err) &&
-                measure_copies(&b, &m->copy_cold, true, err) && measure_links(&b, err) &&
-                step(progress, "calibrating: arithmetic", 0.6, err) && measure_math(&b, err) &&
-                step(progress, "calibrating: products", 0.7, err) && measure_gemms(&b, err);
+                measure_call(&b, err) && step(progress, "calibrating: copies", 0.2, err) &&
+                measure_copies(&b, &m->copy_hot, false, err) && measure_copies(&b, &m->copy_cold, true, err) &&
+                measure_links(&b, err) && step(progress, "calibrating: arithmetic", 0.6, err) &&
+                measure_math(&b, err) && step(progress, "calibrating: products", 0.7, err) && measure_gemms(&b, err);
     if (b.memory) b.d->f->cuMemFree(b.memory);
     if (b.module) b.d->f->cuModuleUnload(b.module);
     if (!good) {

@@ -113,15 +113,24 @@ static bool own_error(const char *file, const char *line, fb_error *err)
     return fb_fail(err, FB_ERR_COMPILE, "%s: %s", file, line);
 }
 
+/* From 12.9 on. */
+static bool keeps_a_cache(const fb_cuda_functions *f)
+{
+    int major = 0, minor = 0;
+    return f->nvrtcVersion(&major, &minor) == NVRTC_SUCCESS && major * 100 + minor >= 1209;
+}
+
 static bool compile(const fb_cuda_functions *f, nvrtcProgram program, const char *name, const char *arch,
                     fb_cuda_code_kind kind, fb_cuda_code *out, fb_error *err)
 {
     char arch_option[48];
     snprintf(arch_option, sizeof arch_option, "--gpu-architecture=%s", arch);
-    const char *options[N_COMMON + 1];
+    const char *options[N_COMMON + 2];
     memcpy(options, common_options, sizeof common_options);
     options[N_COMMON] = arch_option;
-    nvrtcResult status = f->nvrtcCompileProgram(program, N_COMMON + 1, options);
+    options[N_COMMON + 1] = "--no-cache"; /* ours keeps what ptxas reports; NVRTC's own does not */
+    int n_options = N_COMMON + 1 + keeps_a_cache(f);
+    nvrtcResult status = f->nvrtcCompileProgram(program, n_options, options);
     size_t n = 0;
     f->nvrtcGetProgramLogSize(program, &n);
     out->log = fb_calloc(1, n + 1);

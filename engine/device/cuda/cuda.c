@@ -130,6 +130,7 @@ static void cuda_close(fb_device *base)
     fb_cuda_device *d = (fb_cuda_device *)base;
     FB_VEC_FREE(&d->choices);
     fb_nvml_close(d->nvml);
+    fb_cuda_transfer_close(d);
     if (d->flush) d->f->cuMemFree(d->flush);
     if (d->digest_sum) d->f->cuMemFree(d->digest_sum);
     if (d->digest_module) d->f->cuModuleUnload(d->digest_module);
@@ -169,11 +170,12 @@ static bool open_context(fb_cuda_device *d, int index, fb_error *err)
     FB_CUDA(d, cuDriverGetVersion(&d->driver_version), "asking the driver's version");
     describe(d->f, d->device, &d->machine);
     snprintf(d->arch, sizeof d->arch, "sm_%d%d", d->machine.compute_major, d->machine.compute_minor);
-    fb_cuda_calibration_load(d);
     free_cache(d);
     char bus[32] = "";
     if (d->f->cuDeviceGetPCIBusId(bus, sizeof bus, d->device) == CUDA_SUCCESS) d->nvml = fb_nvml_open(NULL, bus, NULL);
-    return open_blas(d, err);
+    if (!open_blas(d, err)) return false;
+    fb_cuda_calibration_load(d); /* whole, for what is here */
+    return true;
 }
 
 static void cuda_state(fb_device *base, fb_machine_state *out)
@@ -426,15 +428,6 @@ static bool cuda_resources(const fb_loaded *l, int kernel, fb_resources *out)
 
 /* ---- transfers ---- */
 
-/* On the stream that the kernels run on, and waited for: what cuMemcpyHtoD takes from pageable memory may still be on
- * its way when it returns, and a stream that is not blocked by the null stream does not wait for it. */
-static bool copy_in(fb_cuda_device *d, CUdeviceptr to, const void *bytes, size_t n, fb_error *err)
-{
-    FB_CUDA(d, cuMemcpyHtoDAsync(to, bytes, n, d->stream), "copying to the GPU");
-    FB_CUDA(d, cuStreamSynchronize(d->stream), "copying to the GPU");
-    return true;
-}
-
 static bool cuda_write(fb_loaded *l, int buffer, const void *bytes, fb_error *err)
 {
     fb_cuda_device *d = l->device;
@@ -443,12 +436,12 @@ static bool cuda_write(fb_loaded *l, int buffer, const void *bytes, fb_error *er
     const fb_cuda_copy *copy = p->buffers[buffer].fed ? fb_cuda_copy_of(l, buffer) : NULL;
     for (int k = 0; copy && k < 2; k++) memcpy(copy->outside[k], bytes, copy->bytes);
     if (copy) return true;
-    if (!copy_in(d, l->buffers[buffer], bytes, (size_t)p->buffers[buffer].bytes, err)) return false;
+    if (!fb_cuda_copy_in(d, l->buffers[buffer], bytes, (size_t)p->buffers[buffer].bytes, err)) return false;
     if (!p->buffers[buffer].assigned) return true;
     CUdeviceptr at = l->pristine;
     for (int b = 0; b < buffer; b++)
         if (p->buffers[b].assigned) at += fb_cuda_aligned(p->buffers[b].bytes);
-    return copy_in(d, at, bytes, (size_t)p->buffers[buffer].bytes, err);
+    return fb_cuda_copy_in(d, at, bytes, (size_t)p->buffers[buffer].bytes, err);
 }
 
 static bool cuda_write_second(fb_loaded *l, int buffer, const void *bytes, fb_error *err)
@@ -468,9 +461,7 @@ static bool cuda_read(fb_loaded *l, int buffer, void *bytes, fb_error *err)
         memcpy(bytes, copy->outside[(l->turn + 1) & 1], copy->bytes);
         return true;
     }
-    FB_CUDA(d, cuMemcpyDtoH(bytes, l->buffers[l->slots[buffer]], (size_t)l->program->buffers[buffer].bytes),
-            "copying from the GPU");
-    return true;
+    return fb_cuda_copy_out(d, l->buffers[l->slots[buffer]], bytes, (size_t)l->program->buffers[buffer].bytes, err);
 }
 
 /* Bytes of 0xff: a NaN in every float dtype, all bits set in the others. */

@@ -46,6 +46,8 @@ typedef struct fb_cuda_device {
     CUdeviceptr digest_sum;
     CUdeviceptr flush; /* twice the L2, written to make the cache cold; 0 until needed */
     size_t flush_bytes;
+    void *staged; /* pinned, of transfer.c: two halves; NULL until needed */
+    size_t staged_half;
     fb_machine machine;
     char arch[16]; /* "sm_90" */
     int driver_version;
@@ -122,6 +124,11 @@ static inline size_t fb_cuda_aligned(int64_t bytes)
 {
     return ((size_t)bytes + FB_CUDA_ALIGN - 1) & ~(size_t)(FB_CUDA_ALIGN - 1);
 }
+
+/* Both have ended when they return: no pageable memory is on its way any more. */
+bool fb_cuda_copy_in(fb_cuda_device *d, CUdeviceptr to, const void *bytes, size_t n, fb_error *err);
+bool fb_cuda_copy_out(fb_cuda_device *d, CUdeviceptr from, void *bytes, size_t n, fb_error *err);
+void fb_cuda_transfer_close(fb_cuda_device *d);
 
 size_t fb_cuda_copies_bytes(const fb_program *p); /* of second buffers on the device */
 bool fb_cuda_copies_open(fb_loaded *l, CUdeviceptr second, fb_error *err);

@@ -62,17 +62,12 @@ static bool step_launch_steps(fb_loaded *l, int i, const int64_t *step, int64_t 
 
 static bool step_peek(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err)
 {
-    fb_cuda_device *d = l->device;
-    if (bytes) FB_CUDA(d, cuMemcpyDtoH(to, place(l, buffer, offset), (size_t)bytes), "copying from the GPU");
-    return true;
+    return !bytes || fb_cuda_copy_out(l->device, place(l, buffer, offset), to, (size_t)bytes, err);
 }
 
 static bool step_poke(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, const void *from, fb_error *err)
 {
-    fb_cuda_device *d = l->device;
-    if (!bytes) return true;
-    FB_CUDA(d, cuMemcpyHtoDAsync(place(l, buffer, offset), from, (size_t)bytes, d->stream), "copying to the GPU");
-    return fb_cuda_wait(d, err);
+    return !bytes || fb_cuda_copy_in(l->device, place(l, buffer, offset), from, (size_t)bytes, err);
 }
 
 static int step_storage(const fb_loaded *l, int buffer)

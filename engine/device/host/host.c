@@ -24,7 +24,7 @@ enum {
     STAGGER = 768,
     /* a masked load whose mask is a constant is made a whole vector's by gcc 12, and so reads beside its buffer */
     VECTOR = 64,
-    GUARD = 4096, /* an unmapped page at both ends: a kernel that runs wild there is stopped, not believed */
+    GUARD = FB_HOST_GUARD, /* at both ends: a kernel that runs wild there is stopped, not believed */
 };
 
 typedef struct {
@@ -38,9 +38,10 @@ struct fb_loaded {
     void **handles;         /* of dlopen, at the first kernel of each unit; else NULL */
     fb_host_entry *entries; /* NULL for library calls */
     fb_host_gemm **gemms;
-    char *region; /* one mapping: guard, buffers, guard */
-    size_t region_bytes;
-    gap *gaps; /* between buffers: nobody's memory */
+    size_t *at, *second_at;      /* of each buffer: where it goes, from the region's start */
+    char *region;                /* in a mapping: guard, buffers, guard */
+    size_t region_bytes, before; /* before: bytes of the mapping that nothing lies in */
+    gap *gaps;                   /* between buffers: nobody's memory */
     int n_gaps;
     char **initial;               /* of each buffer: its storage */
     int *lies;                    /* … the buffer whose storage it has now; temporaries share addresses */
@@ -78,6 +79,7 @@ static fb_device *host_open(const char *name, fb_error *err)
     snprintf(h->device.name, sizeof h->device.name, "host");
     h->device.ops = &fb_device_host;
     h->blas = fb_blas_get(NULL);
+    h->places = fb_host_places_new();
     return &h->device;
 }
 
@@ -90,6 +92,7 @@ static void host_close(fb_device *d)
 {
     fb_host *h = host_of(d);
     fb_copier_free(h->copier);
+    fb_host_places_free(h->places);
     if (h->flush) munmap(h->flush, (size_t)h->flush_bytes);
     fb_cc_free(h->cc);
     fb_free(h);
@@ -213,13 +216,13 @@ static size_t lay_out(const fb_program *p, size_t *at, size_t *second, size_t *s
 }
 
 /* What lies between the ends of buffers and the next ones. Fenced buffers have pages there that end whatever writes. */
-static void find_gaps(fb_loaded *l, const size_t *at, const size_t *second)
+static void find_gaps(fb_loaded *l)
 {
     const fb_program *p = l->program;
     size_t end = GUARD + VECTOR + (size_t)p->pool_bytes;
-    l->gaps = fb_calloc(2 * (size_t)p->n_buffers + 1, sizeof *l->gaps);
+    l->n_gaps = 0;
     for (int b = 0; b < p->n_buffers && !p->fenced; b++) {
-        const size_t places[] = {at[b], second[b]};
+        const size_t places[] = {l->at[b], l->second_at[b]};
         for (int k = 0; k < 2 && own_storage(&p->buffers[b]); k++) {
             if (k && !places[k]) continue;
             l->gaps[l->n_gaps++] = (gap){l->region + end, places[k] - end};
@@ -229,47 +232,40 @@ static void find_gaps(fb_loaded *l, const size_t *at, const size_t *second)
     if (!p->fenced) l->gaps[l->n_gaps++] = (gap){l->region + end, l->region_bytes - GUARD - end};
 }
 
+/* Every buffer is its own again. */
+static void spread_out(fb_loaded *l)
+{
+    const fb_program *p = l->program;
+    for (int i = 0; i < p->n_buffers; i++) {
+        l->initial[i] = l->now[i] = l->region + l->at[i];
+        l->lies[i] = i;
+        if (l->second_at[i]) l->second[i] = l->region + l->second_at[i];
+        if (own_storage(&p->buffers[i])) fence(l, l->at[i]);
+        if (l->second_at[i]) fence(l, l->second_at[i]);
+    }
+    find_gaps(l);
+}
+
 static bool allocate(fb_loaded *l, fb_error *err)
 {
     const fb_program *p = l->program;
-    size_t *at = fb_calloc((size_t)p->n_buffers + 1, sizeof *at), saved;
-    size_t *second = fb_calloc((size_t)p->n_buffers + 1, sizeof *second);
-    l->region_bytes = lay_out(p, at, second, &saved);
+    size_t saved;
+    l->region_bytes = lay_out(p, l->at, l->second_at, &saved);
     int64_t left = memory_left(), need = (int64_t)(l->region_bytes + saved);
     char a[32], b[32];
-    bool ok = left < 0 || need < left - left / 16;
-    if (!ok)
-        fb_fail(err, FB_ERR_LIMIT, "the plan's buffers need %s and the host has %s free",
-                fb_format_bytes(a, (double)need), fb_format_bytes(b, (double)left));
-    if (ok) {
-        l->region = mmap(NULL, l->region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (l->region == MAP_FAILED) {
-            l->region = NULL;
-            ok = fb_fail(err, FB_ERR_LIMIT, "the host gives no %s for the plan's buffers",
-                         fb_format_bytes(a, (double)need));
-        }
-    }
-    if (ok) {
-        madvise(l->region, l->region_bytes, MADV_HUGEPAGE);
-        madvise(l->region, l->region_bytes, MADV_DONTFORK); /* so that starting a compiler does not copy page tables */
-        mprotect(l->region, GUARD, PROT_NONE);
-        mprotect(l->region + l->region_bytes - GUARD, GUARD, PROT_NONE);
-    }
-    for (int i = 0; ok && i < p->n_buffers; i++) {
-        l->initial[i] = l->now[i] = l->region + at[i];
-        l->lies[i] = i;
+    if (left >= 0 && need >= left - left / 16)
+        return fb_fail(err, FB_ERR_LIMIT, "the plan's buffers need %s and the host has %s free",
+                       fb_format_bytes(a, (double)need), fb_format_bytes(b, (double)left));
+    l->region = fb_host_place_take(l->host->places, l->region_bytes);
+    if (!l->region)
+        return fb_fail(err, FB_ERR_LIMIT, "the host gives no %s for the plan's buffers",
+                       fb_format_bytes(a, (double)need));
+    spread_out(l);
+    for (int i = 0; i < p->n_buffers; i++)
         if (p->buffers[i].assigned) l->saved[i] = fb_calloc(1, (size_t)p->buffers[i].bytes + 1);
-        if (second[i]) l->second[i] = l->region + second[i];
-        if (own_storage(&p->buffers[i])) fence(l, at[i]);
-        if (second[i]) fence(l, second[i]);
-    }
-    if (ok) find_gaps(l, at, second);
-    if (ok) l->copies = fb_host_copies_new(p, l->initial, l->second);
+    l->copies = fb_host_copies_new(p, l->initial, l->second);
     l->doubles = l->copies && l->copies->overlap;
-    if (ok && l->doubles && !l->host->copier) ok = (l->host->copier = fb_copier_new(err)) != NULL;
-    fb_free(at);
-    fb_free(second);
-    return ok;
+    return !l->doubles || l->host->copier || (l->host->copier = fb_copier_new(err)) != NULL;
 }
 
 /* ---- loading ---- */
@@ -370,9 +366,9 @@ static void host_unload(fb_loaded *l)
         fb_host_products_free(l->products[i]);
     }
     fb_host_copies_free(l->copies);
-    if (l->region) munmap(l->region, l->region_bytes);
-    void *const blocks[] = {l->lies, l->gaps,  l->handles, l->entries, l->gemms,    l->initial,
-                            l->now,  l->saved, l->args,    l->end_of,  l->products, l->second};
+    fb_host_place_give(l->host->places, l->region, l->region_bytes);
+    void *const blocks[] = {l->lies, l->gaps,  l->handles, l->entries, l->gemms,    l->initial, l->at,
+                            l->now,  l->saved, l->args,    l->end_of,  l->products, l->second,  l->second_at};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fb_free(blocks[i]);
     fb_free(l);
 }
@@ -394,6 +390,9 @@ static fb_loaded *host_load(fb_device *d, const fb_program *p, const fb_progress
     l->gemms = fb_calloc((size_t)p->n_gemms + 1, sizeof *l->gemms);
     l->initial = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->initial);
     l->lies = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->lies);
+    l->at = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->at);
+    l->second_at = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->second_at);
+    l->gaps = fb_calloc(2 * (size_t)p->n_buffers + 1, sizeof *l->gaps);
     l->now = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->now);
     l->saved = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->saved);
     l->second = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->second);
@@ -447,6 +446,21 @@ static bool host_read(fb_loaded *l, int buffer, void *bytes, fb_error *err)
     const fb_buffer *b = &l->program->buffers[buffer];
     const fb_host_copy *copy = b->received ? fb_host_copy_of(l->copies, buffer) : NULL;
     memcpy(bytes, copy ? copy->outside[(l->copies->turn + 1) % 2] : l->now[buffer], (size_t)b->bytes);
+    return true;
+}
+
+/* What is copied in and out has its places with the one who copies. */
+static bool host_move(fb_loaded *l)
+{
+    fb_host_places *places = l->host->places;
+    bool can = !l->copies && fb_host_places_take_turns(l->region_bytes);
+    char *region = can ? fb_host_place_take(places, l->region_bytes) : NULL;
+    if (!region) return false;
+    fb_host_place_give(places, l->region, l->region_bytes);
+    l->region = region;
+    spread_out(l);
+    for (int i = 0; i < l->program->n_launches; i++) fill_args(l, i);
+    l->host->last = NULL;
     return true;
 }
 
@@ -832,6 +846,7 @@ const fb_device_ops fb_device_host = {
     .write = host_write,
     .read = host_read,
     .write_second = host_write_second,
+    .move = host_move,
     .poison = host_poison,
     .state = host_state,
     .run = host_run,

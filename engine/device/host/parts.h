@@ -5,6 +5,7 @@
  *     host_cc.c         C text → shared object → dlopen, through the cache
  *     host_gemm.c       library contractions in blocks, with their epilogues
  *     host_calibrate.c  what fb_machine holds of this processor
+ *     places.c          where buffers lie
  *     host_list.c       what `fusebox devices` says of it
  */
 #ifndef FB_DEVICE_HOST_PARTS_H
@@ -13,6 +14,7 @@
 #include "base/blas.h"
 #include "device/device.h"
 #include "device/host/cc.h"
+#include "device/host/places.h"
 
 /* As kernels/prelude.h has it. */
 typedef struct fb_host_args {
@@ -67,8 +69,9 @@ typedef struct {
     fb_host_runtime rt;  /* bound when first needed: rt.threads is 0 before; stays loaded, for its threads live in it */
     const fb_blas *blas; /* NULL: there is none */
     const fb_loaded *last; /* what ran last, for "hot" */
-    fb_copier *copier;     /* NULL until a program overlaps copies and kernels */
-    char *flush;           /* twice the last-level cache, for "cold" */
+    fb_host_places *places;
+    fb_copier *copier; /* NULL until a program overlaps copies and kernels */
+    char *flush;       /* twice the last-level cache, for "cold" */
     int64_t flush_bytes;
 } fb_host;
 

@@ -885,11 +885,6 @@ static json_t *scaled_timeline(const json_t *t, bool in)
     return out;
 }
 
-bool fb_recording_has_timeline(fb_recording *r, const char *signature)
-{
-    return open_timelines(r, NULL) && json_object_get(r->timelines, signature);
-}
-
 json_t *fb_recording_timeline(fb_recording *r, const char *signature, fb_error *err)
 {
     if (!open_timelines(r, err)) return NULL;

@@ -115,7 +115,6 @@ void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const 
 /* Of a plan, as fb_timeline_to_json gives it: a new reference, or NULL with why there is none. Metrics and spans that
  * are too many are thinned and cut. */
 json_t *fb_recording_timeline(fb_recording *r, const char *signature, fb_error *err);
-bool fb_recording_has_timeline(fb_recording *r, const char *signature);
 void fb_recording_set_timeline(fb_recording *r, const char *signature, const json_t *timeline);
 
 /* ---- peers ---- */

@@ -222,9 +222,10 @@ static double known(double v)
 
 /* What one launch adds to its kernel's time: what predictions say too, so that a plan does not seem to gain by being
  * composed. */
-static double launch_adds(const recollection *c)
+static double launch_adds(const recollection *c, const fb_launch *l)
 {
-    return fb_launch_us(fb_planner_machine(fb_plan_planner(c->plan)), c->p->mode);
+    const fb_machine *m = fb_planner_machine(fb_plan_planner(c->plan));
+    return fb_launching_us(m, c->p->mode, 1, l->kind == FB_LAUNCH_GEMM);
 }
 
 static void add_stat(fb_stat *sum, const fb_stat *one, double times)
@@ -274,7 +275,7 @@ static double add_launches(recollection *c)
         const fb_stat guess = {us, us, us, 1};
         const fb_stat *hot = k->hot_us.n ? &k->hot_us : &guess;
         add_stat(&out->device_us, hot, times[depth]);
-        adds += launch_adds(c) * times[depth];
+        adds += launch_adds(c, l) * times[depth];
         add_stat(&out->cold_us, &k->cold_us, times[depth]);
         cold = cold && k->cold_us.n;
         out->stale |= k->stale;

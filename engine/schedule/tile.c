@@ -1,0 +1,101 @@
+/* How operands lie in memory, seen from a tile, and in what groups its sums are stored. Needs a tiled nest and its
+ * tile.
+ */
+#include "schedule/tile.h"
+
+#include "schedule/schedule.h"
+
+enum { PIECE = 16 }; /* bytes */
+
+/* ---- operands ---- */
+
+static int64_t stride_along(const fb_nest *nest, const fb_operand *o, fb_ix var)
+{
+    int64_t stride = 0;
+    fb_ix rest;
+    for (int i = 0; i < o->section.n_values && stride != 1; i++) {
+        const fb_value *v = &o->section.values[i];
+        if (v->kind != FB_VALUE_LOAD || !fb_ix_is_var(nest->pool, var)) continue;
+        if (!fb_ix_stride(nest->pool, v->at, var, &stride, &rest)) stride = 0;
+    }
+    return stride;
+}
+
+/* Unless some are neighbours in rows (columns) and none in k. */
+static bool lies_along_k(const fb_nest *nest, const fb_operand *o)
+{
+    return stride_along(nest, o, o->k) == 1 || stride_along(nest, o, o->outer) != 1;
+}
+
+const fb_value *fb_tile_plain_load(const fb_nest *nest, const fb_operand *o)
+{
+    const fb_value *v = &o->section.values[o->section.roots[0].value];
+    bool plain = v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE;
+    return plain && v->dtype == nest->tiled->dtype && !o->section.n_data ? v : NULL;
+}
+
+/* Do pieces along the contiguous dimension lie at multiples of their size, whole or not at all in the operand? */
+static bool comes_in_pieces(const fb_nest *nest, const fb_operand *o, bool along_k, int64_t k, int64_t outer)
+{
+    const fb_value *v = fb_tile_plain_load(nest, o);
+    int piece = PIECE / fb_dtype_size(nest->tiled->dtype);
+    fb_ix last = along_k ? o->k : o->outer;
+    if (!v || !fb_ix_is_var(nest->pool, last) || (along_k ? k : outer) % piece) return false;
+    return fb_packs(nest, v->node, v->at, last, piece);
+}
+
+fb_tile_operand fb_tile_left(const fb_nest *nest, int phase)
+{
+    const fb_phase *p = &nest->tiled->phases[phase];
+    bool along = lies_along_k(nest, &p->left);
+    return (fb_tile_operand){along, comes_in_pieces(nest, &p->left, along, p->k, nest->tiled->rows)};
+}
+
+fb_tile_operand fb_tile_right(const fb_nest *nest, int phase)
+{
+    const fb_tiled *t = nest->tiled;
+    const fb_phase *p = &t->phases[phase];
+    int along = 0, across = 0, piece = PIECE / fb_dtype_size(t->dtype);
+    for (int s = 0; s < t->n_strips; s++) {
+        if (p->product[s] == FB_NONE) continue;
+        bool is = lies_along_k(nest, &t->products[p->product[s]].right);
+        along += is;
+        across += !is;
+    }
+    fb_tile_operand x = {.along_k = along >= across, .pieces = true};
+    for (int s = 0; s < t->n_strips; s++)
+        if (p->product[s] != FB_NONE)
+            x.pieces &= comes_in_pieces(nest, &t->products[p->product[s]].right, x.along_k, p->k, t->columns) &&
+                        p->column[s] % piece == 0;
+    return x;
+}
+
+/* ---- sums ---- */
+
+static bool loads_early(const fb_nest *nest, const fb_gemm_tile *tile, const fb_tile_epilogue *x)
+{
+    enum { MOST = 128 }; /* bytes a thread, for which there are registers */
+    const fb_section *s = &nest->sections[0];
+    int64_t bytes = 0;
+    if (s->n_passes || tile->split > 1 || x->vector == 1 || tile->m * x->groups > tile->threads) return false;
+    for (int v = 0; v < s->n_values; v++)
+        if (s->values[v].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, s->values[v].node))
+            bytes += x->vector * fb_dtype_size(s->values[v].dtype);
+    return bytes > 0 && bytes <= MOST;
+}
+
+fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *tile)
+{
+    enum { FEW = 4 };
+    const fb_tiled *t = nest->tiled;
+    const fb_section *s = &nest->sections[0];
+    fb_tile_epilogue x = {.columns = 1, .vector = 1};
+    for (int d = s->blocked; d < s->rows.n; d++) x.columns *= s->rows.extent[d];
+    int64_t line = t->whole ? x.columns : tile->strip;
+    if (s->rows.n > s->blocked) x.vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
+    if (x.vector > FEW && t->n_strips > 1) x.vector = FEW; /* or all strips' operands would crowd the registers */
+    while (x.vector > 2 && tile->m * line / x.vector < tile->threads) x.vector /= 2;
+    x.groups = line / x.vector;
+    x.early = loads_early(nest, tile, &x);
+    return x;
+}

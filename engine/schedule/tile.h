@@ -1,0 +1,31 @@
+/* How the operands of a tile come, and how what is made of its sums goes: part of the schedule of a generated
+ * contraction (schedule/gemm.h), decided once for cost and code.
+ */
+#ifndef FB_SCHEDULE_TILE_H
+#define FB_SCHEDULE_TILE_H
+
+#include "nest/parts.h"
+#include "schedule/gemm.h"
+
+/* Of the left or right operand of a phase; right ones of several strips come by one function. */
+typedef struct {
+    bool along_k; /* neighbours in memory are neighbours in k, else in rows (columns) */
+    bool pieces;  /* 16 bytes of them are copied at once, as they are: whole, or not at all in the operand */
+} fb_tile_operand;
+
+fb_tile_operand fb_tile_left(const fb_nest *nest, int phase);
+fb_tile_operand fb_tile_right(const fb_nest *nest, int phase);
+/* The load that an operand is, where nothing is done to it; else NULL. */
+const fb_value *fb_tile_plain_load(const fb_nest *nest, const fb_operand *o);
+
+/* Of the sums, element by element. */
+typedef struct {
+    int64_t columns; /* that a row of what is stored has */
+    int vector;      /* elements that a thread stores at once: few enough that all threads have some */
+    int64_t groups;  /* of these in a line of the tile */
+    bool early;      /* what is loaded comes while the product is at work: each thread has one group at most */
+} fb_tile_epilogue;
+
+fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *tile);
+
+#endif
