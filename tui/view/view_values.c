@@ -316,8 +316,7 @@ static void explain(fb_app *app, fb_hint *hint)
     if (!s) return;
     fb_str_add(&hint->title, s->node);
     if (s->phase == SHOWN) fb_values_head(s->values, &hint->line[0]);
-    fb_str_add(&hint->line[1],
-               "[ ] another row of the graph · digits: the same in another column · Y copies · Esc back");
+    fb_str_add(&hint->line[1], "[ ] another row · digits: the same in another column · Y copies · Esc back");
 }
 
 static bool command(fb_app *app, fb_cmd c, const char *arg)
