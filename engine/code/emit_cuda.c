@@ -544,7 +544,7 @@ static int open_pass(frame *f, const walk *w)
         declare_variables(f, w, "fb_p");
         return 1 + ragged;
     }
-    if (f->unrolled) fb_emit_directive(e, fb_arena_printf(e->arena, "#pragma unroll %d", f->unrolled));
+    if (f->unrolled) fb_emit_directive(e, "#pragma unroll %d", f->unrolled);
     fb_emit_for(e, NULL, "fb_p", start, fb_emit_number(e, w->points), fb_emit_number(e, stride));
     declare_variables(f, w, "fb_p");
     return 1;
