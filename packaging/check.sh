@@ -64,8 +64,9 @@ linked() {
     done
 }
 
-again() {
-    cp fusebox.spdx.json "$work/sbom" && rm fusebox.spdx.json && $MAKE -s fusebox.spdx.json && cmp fusebox.spdx.json "$work/sbom"
+again() { # it carries the date of the commit, which may be younger than the build
+    rm fusebox.spdx.json && $MAKE -s fusebox.spdx.json && mv fusebox.spdx.json "$work/sbom" &&
+        $MAKE -s fusebox.spdx.json && cmp fusebox.spdx.json "$work/sbom"
 }
 
 # ---- installed and gone ----
@@ -84,6 +85,19 @@ gone() {
     $MAKE -s uninstall DESTDIR="$work/root" && left=$(find "$work/root" ! -type d) && { [ -z "$left" ] || { echo "$left"; false; }; }
 }
 
+# ---- the Debian package: its hardening flags refuse what ours may not, and lintian reads what was built ----
+
+packaged() {
+    mkdir "$work/deb" && tar -C "$work/deb" -xJf "$work/one.tar.xz" && cd "$work"/deb/fusebox-* &&
+        DEB_BUILD_OPTIONS="nocheck parallel=$(nproc)" dpkg-buildpackage -us -uc -b >"$work/built" 2>&1 ||
+        { grep -E 'error|Error|dependencies' "$work/built"; return 1; }
+    cd "$work/deb" && dpkg-deb -c fusebox_*.deb | grep -q ' \./usr/bin/fusebox$' && ls fusebox-dbgsym_*.deb
+}
+
+accepted() { # no error, no warning; what it merely notes is not asked for
+    lintian --fail-on error,warning "$work"/deb/*.changes
+}
+
 check "two tarballs of one commit are equal bytes" twice
 check "they hold every file of it" complete
 check "they name nobody, and have one date" plain
@@ -93,5 +107,12 @@ check "it names all that the binary is linked to" linked
 check "and is the same when it is made again" again
 check "installed it runs" installed
 check "uninstalled nothing is left" gone
+if command -v dpkg-buildpackage >"$work/said" && command -v dh >"$work/said"; then
+    check "the tarball makes a Debian package" packaged
+    check "which lintian accepts" accepted
+else
+    n=$((n + 1))
+    echo "ok $n - the Debian package # SKIP no debhelper here"
+fi
 echo "1..$n"
 exit $failed
