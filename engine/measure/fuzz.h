@@ -54,10 +54,11 @@ void fb_fuzz_reference_free(fb_fuzz_reference *r);
 /* Is its exact lane what the plain interpreter gives? Else `text` says where not. */
 bool fb_fuzz_second_opinion(const fb_fuzz_reference *r, char text[400]);
 
-/* Elements: of outputs, judged end to end. Undecided: what honest roundings may turn into anything. */
+/* Elements: of outputs, judged end to end. Undecided: what honest roundings may turn into anything. Open: what is left
+ * of them where a walk, which left the same bytes as the run at a stretch, judged each kernel on what it was given. */
 typedef struct {
     fb_fuzz_kind kind;
-    int64_t elements, undecided;
+    int64_t elements, undecided, open;
     int64_t kernels, kernel_elements, kernel_undecided; /* launches judged on what they were given */
     char text[400];                                     /* what is wrong, in one sentence */
 } fb_fuzz_result;
@@ -110,7 +111,7 @@ typedef struct {
     _Atomic uint64_t seed; /* that it works on; of FB_FUZZ_RUNNING, all of the round's run */
     _Atomic int plan;
     _Atomic int64_t since_ns; /* on the monotonic clock: when the phase began */
-    _Atomic int64_t graphs, plans, refused, elements, undecided, kernels, kernel_elements, kernel_undecided;
+    _Atomic int64_t graphs, plans, refused, elements, undecided, open, kernels, kernel_elements, kernel_undecided;
     fb_fuzz_coverage *coverage; /* NULL: not counted */
     _Atomic int n_findings;
     fb_fuzz_finding finding[FB_FUZZ_FINDINGS];

@@ -2,6 +2,7 @@
 #include "measure/fuzz_parts.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "code/lower.h"
@@ -32,6 +33,16 @@ static void found(fb_fuzz_result *r, fb_fuzz_kind kind, const char *text)
 
 /* ---- one joined program ---- */
 
+/* A value that roundings alone may have made, end to end. Where the walk leaves the same bytes, each kernel was judged
+ * on what it was given, and what these judgements leave open is all that is. */
+typedef struct {
+    int i; /* of which case */
+    fb_id node;
+    uint64_t digest;
+    int64_t undecided;
+    bool walked;
+} doubt;
+
 typedef struct {
     fb_device *d;
     fb_fuzz_case **cases;
@@ -42,6 +53,8 @@ typedef struct {
     int *first;    /* buffer of each case */
     bool *guarded; /* a buffer: it is longer by a guard, that nothing may write to */
     void **images;
+    bool walking;
+    FB_VEC(doubt) doubts;
 } joined;
 
 static const fb_graph *graph_of(const fb_fuzz_case *c)
@@ -124,6 +137,24 @@ static bool run(joined *j, int samples, fb_error *err)
 
 /* ---- comparing ---- */
 
+static void doubted(joined *j, int i, fb_id node, uint64_t digest, int64_t undecided)
+{
+    if (!j->walking && undecided) FB_VEC_PUSH(&j->doubts, ((doubt){i, node, digest, undecided, false}));
+    for (int k = 0; j->walking && k < j->doubts.n; k++) {
+        doubt *d = &j->doubts.at[k];
+        if (d->i == i && d->node == node) d->walked = d->digest == digest;
+    }
+}
+
+/* What case `i` leaves open, now that its walk left so many elements to no judgement. */
+static void count_open(joined *j, int i, int64_t left)
+{
+    for (int k = 0; k < j->doubts.n; k++) {
+        const doubt *d = &j->doubts.at[k];
+        if (d->i == i) j->cases[i]->result.open += d->walked && left < d->undecided ? left : d->undecided;
+    }
+}
+
 static void compare_value(joined *j, int i, fb_id node, fb_error *err)
 {
     fb_fuzz_case *c = j->cases[i];
@@ -151,6 +182,7 @@ static void compare_value(joined *j, int i, fb_id node, fb_error *err)
         if (j->guarded[at] && !is_whole(bytes + end)) found(&c->result, FB_FUZZ_WRONG, text);
         c->result.elements += report.compared;
         c->result.undecided += report.undecided;
+        doubted(j, i, node, fb_digest(bytes, (size_t)end), report.undecided);
         if (!report.ok) found(&c->result, FB_FUZZ_WRONG, report.worst);
     }
     fb_free(bytes);
@@ -222,7 +254,8 @@ static bool is_merged(const fb_program *p)
     return false;
 }
 
-static bool check_case(joined *j, int i, int first_launch, fb_error *err)
+/* *left: elements that kernels left, and that are undecided by what each was given. */
+static bool check_case(joined *j, int i, int first_launch, int64_t *left, fb_error *err)
 {
     fb_fuzz_case *c = j->cases[i];
     walked_case walked = {j, i};
@@ -242,13 +275,16 @@ static bool check_case(joined *j, int i, int first_launch, fb_error *err)
                         .first_buffer = j->first[i],
                         .last_buffer = j->first[i] + j->parts[i]->n_buffers,
                         .threads = FB_FUZZ_THREADS};
+    *left = 0;
     if (!j->parts[i]->n_launches) return true;
+    *left = INT64_MAX;
     if (!(is_merged(j->parts[i]) ? fb_check_steps : fb_check_kernels)(&job, &out, NULL, err)) return false;
     c->result.kernels += out.error.kernels + out.second;
     c->result.kernel_elements += out.error.compared;
     c->result.kernel_undecided += out.error.undecided;
     snprintf(text, sizeof text, "%s: %s", out.error.kernel, out.error.worst);
     if (!out.error.ok) found(&c->result, FB_FUZZ_WRONG, text);
+    if (out.error.ok) *left = out.error.undecided;
     return true;
 }
 
@@ -257,8 +293,12 @@ static bool check_each(joined *j, fb_error *err)
 {
     int first = 0;
     bool ok = !j->d->ops->stepping || fill(j, err);
-    for (int i = 0; ok && j->d->ops->stepping && i < j->n; i++) {
-        if (j->cases[i]->result.kind <= FB_FUZZ_REFUSED) ok = check_case(j, i, first, err);
+    j->walking = true;
+    for (int i = 0; ok && i < j->n; i++) {
+        int64_t left = INT64_MAX;
+        if (j->d->ops->stepping && j->cases[i]->result.kind <= FB_FUZZ_REFUSED)
+            ok = check_case(j, i, first, &left, err);
+        count_open(j, i, left);
         first += j->parts[i]->n_launches;
     }
     return ok;
@@ -286,6 +326,7 @@ static void run_joined(fb_device *d, fb_fuzz_case **cases, fb_program **programs
     unguard(&j);
     for (int b = 0; b < j.all->n_buffers; b++) fb_free(j.images[b]);
     fb_free(j.guarded);
+    FB_VEC_FREE(&j.doubts);
     if (n > 1) fb_program_free(j.all);
     fb_free(j.images);
     fb_free(j.first);
@@ -525,6 +566,7 @@ static void account(round_state *s)
         s->board->refused += r->kind == FB_FUZZ_REFUSED;
         s->board->elements += r->elements;
         s->board->undecided += r->undecided;
+        s->board->open += r->open;
         s->board->kernels += r->kernels;
         s->board->kernel_elements += r->kernel_elements;
         s->board->kernel_undecided += r->kernel_undecided;

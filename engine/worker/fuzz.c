@@ -386,7 +386,7 @@ static void add_up(state *st)
     for (int j = 0; j < st->jobs; j++) {
         const fb_fuzz_board *b = &st->s->job[j].board;
         t.graphs += b->graphs, t.plans += b->plans, t.refused += b->refused;
-        t.elements += b->elements, t.undecided += b->undecided;
+        t.elements += b->elements, t.undecided += b->undecided, t.open += b->open;
         t.kernels += b->kernels, t.kernel_elements += b->kernel_elements, t.kernel_undecided += b->kernel_undecided;
     }
     t.findings = st->totals->findings;
@@ -401,7 +401,7 @@ static void clear_board(state *st, int job)
     add_up(st);
     fb_fuzz_board *b = &st->s->job[job].board;
     st->done.graphs += b->graphs, st->done.plans += b->plans, st->done.refused += b->refused;
-    st->done.elements += b->elements, st->done.undecided += b->undecided;
+    st->done.elements += b->elements, st->done.undecided += b->undecided, st->done.open += b->open;
     st->done.kernels += b->kernels;
     st->done.kernel_elements += b->kernel_elements, st->done.kernel_undecided += b->kernel_undecided;
     st->totals->findings = kept.findings;

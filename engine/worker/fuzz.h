@@ -7,7 +7,7 @@
 #include "measure/fuzz.h"
 
 typedef struct {
-    int64_t graphs, plans, refused, elements, undecided, kernels, kernel_elements, kernel_undecided;
+    int64_t graphs, plans, refused, elements, undecided, open, kernels, kernel_elements, kernel_undecided;
     int findings;
     double seconds;
 } fb_fuzz_totals;

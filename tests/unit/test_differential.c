@@ -43,6 +43,7 @@ static void random_graphs_under_random_plans(void **state)
     }
     assert_int_equal(board->n_findings, 0);
     assert_true(board->elements > 0 && board->undecided * 4 < board->elements);
+    assert_true(board->open <= board->undecided && board->open * 20 < board->elements);
     fb_free(board);
     d->ops->close(d);
 }

@@ -150,12 +150,13 @@ static int fuzz_main(const fb_command *me, int argc, char **argv)
     fb_str_addf(
         &line,
         "%s %s, seed %llu: %lld graphs, %lld plans (%lld refused), %d findings; %lld elements compared, %.2f %% "
-        "undecided; %lld kernels on what they were given, %.2f %% undecided; %.1f s, %.1f plans a second\n",
+        "undecided (%.2f %% by their kernels too); %lld kernels on what they were given, %.2f %% undecided; %.1f s, "
+        "%.1f plans a second\n",
         t.findings    ? "✗"
         : interrupted ? "stopped:"
                       : "✓",
         o.device, (unsigned long long)o.seed, (long long)t.graphs, (long long)t.plans, (long long)t.refused, t.findings,
-        (long long)t.elements, percent(t.undecided, t.elements), (long long)t.kernels,
+        (long long)t.elements, percent(t.undecided, t.elements), percent(t.open, t.elements), (long long)t.kernels,
         percent(t.kernel_undecided, t.kernel_elements), t.seconds, t.seconds > 0 ? (double)t.plans / t.seconds : 0);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", 70, "");
     fb_put(stdout, line.text);
