@@ -1,10 +1,13 @@
-/* fusebox export: a column as a folder of C that builds by itself (engine/code/export.h; docs/EXPORT.md). */
+/* fusebox export: a column as a folder of C that builds by itself (engine/code/export.h), or of operators for PyTorch
+ * around two such folders (engine/code/export_torch.h). docs/EXPORT.md is for users. */
 #include "tui/cli/cli.h"
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/vec.h"
 #include "code/export.h"
+#include "code/export_torch.h"
 #include "code/lower.h"
 #include "config.h"
 #include "decide/preset.h"
@@ -31,7 +34,8 @@ typedef struct {
     fb_machine machine; /* of --arch */
     fb_session *session;
     fb_arena *arena;
-    fb_export_job job;
+    FB_VEC(fb_export_file) files;
+    bool tested;
     int status;
 } export_command;
 
@@ -40,7 +44,10 @@ typedef struct {
 enum { KEY_AS = 256, KEY_NAME, KEY_ARCH, KEY_NO_TEST };
 
 static const struct argp_option options[] = {
-    {"as", KEY_AS, "FORM", 0, "What is written: c (kernels, what launches them, build files and a test)", 0},
+    {"as", KEY_AS, "FORM", 0,
+     "What is written: c (kernels, what launches them, build files and a test), torch (the same as operators of "
+     "PyTorch)",
+     0},
     {"name", KEY_NAME, "NAME", 0, "What functions and files begin with (default: the folder's name)", 0},
     {"arch", KEY_ARCH, "ARCH", 0, "For a GPU of this architecture, such as sm_90, also where none is", 0},
     {"no-test", KEY_NO_TEST, NULL, 0, "Without a test: its expected values take a while where a graph is large", 0},
@@ -53,14 +60,15 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     fb_error err = {0};
     switch (key) {
     case KEY_AS:
-        if (strcmp(arg, "c") != 0) fb_cli_usage("%s: no form \"%s\"; there is: c", state->name, arg);
+        if (strcmp(arg, "c") != 0 && strcmp(arg, "torch") != 0)
+            fb_cli_usage("%s: no form \"%s\"; there are: c, torch", state->name, arg);
         e->as = arg;
         return 0;
     case KEY_NAME: e->name = arg; return 0;
     case KEY_ARCH: e->arch = arg; return 0;
     case KEY_NO_TEST: e->no_test = true; return 0;
     case ARGP_KEY_SUCCESS:
-        if (!e->as) fb_cli_usage("%s: --as is missing: --as c", state->name);
+        if (!e->as) fb_cli_usage("%s: --as is missing: --as c or --as torch", state->name);
         if (!e->arch) return 0;
         if (!fb_cli_emit_machine(NULL, e->arch, &e->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
         e->cli.plan_as = &e->machine;
@@ -80,16 +88,16 @@ static bool is_portable(const char *ptx)
     return target && !isalpha((unsigned char)target[strcspn(target, ",\n\r") - 1]);
 }
 
-static bool compile(export_command *e, fb_error *err)
+static bool compile(export_command *e, fb_export_job *job, fb_error *err)
 {
-    const fb_program *p = e->job.program;
+    const fb_program *p = job->program;
     fb_export_code *codes = FB_NEW_ARRAY(e->arena, fb_export_code, p->n_kernels + 1);
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *kernel = &p->kernels[k];
         fb_cuda_code cubin = {0}, ptx = {0};
         if (!kernel->source) continue;
-        bool fine = fb_cuda_compile_kernel(kernel, e->job.arch, FB_CUBIN, &cubin, err) &&
-                    fb_cuda_compile_kernel(kernel, e->job.arch, FB_PTX, &ptx, err);
+        bool fine = fb_cuda_compile_kernel(kernel, job->arch, FB_CUBIN, &cubin, err) &&
+                    fb_cuda_compile_kernel(kernel, job->arch, FB_PTX, &ptx, err);
         if (fine) {
             char *bytes = FB_NEW_ARRAY(e->arena, char, cubin.n + 1);
             memcpy(bytes, cubin.bytes, cubin.n);
@@ -100,15 +108,15 @@ static bool compile(export_command *e, fb_error *err)
         fb_cuda_code_clear(&ptx);
         if (!fine) return false;
     }
-    e->job.codes = codes;
+    job->codes = codes;
     return true;
 }
 
 #else
 
-static bool compile(export_command *e, fb_error *err)
+static bool compile(export_command *e, fb_export_job *job, fb_error *err)
 {
-    (void)e;
+    (void)e, (void)job;
     return fb_fail(err, FB_ERR_UNAVAILABLE,
                    "this fusebox was built without CUDA's headers and cannot compile for a GPU; a column of the host "
                    "needs none");
@@ -128,62 +136,83 @@ static bool file_values(void *ctx, const char *key, int64_t n, double *out)
 }
 
 /* False with an error; without one and nothing in `out`, the test would be too large. */
-static bool make_example(export_command *e, fb_str *out, fb_error *err)
+static bool make_example(export_command *e, fb_export_job *job, fb_str *out, fb_error *err)
 {
-    const fb_program *p = e->job.program;
+    const fb_program *p = job->program;
     fb_export_tensor *t;
-    int n = fb_export_tensors(p, e->job.graph, e->arena, &t);
+    int n = fb_export_tensors(p, job->graph, e->arena, &t);
     fb_example_tensor *example = FB_NEW_ARRAY(e->arena, fb_example_tensor, n + 1);
     for (int i = 0; i < n; i++) {
         const fb_buffer *b = &p->buffers[t[i].buffer];
         example[i] = (fb_example_tensor){b->node, t[i].given, b->elements, t[i].checked};
     }
-    e->job.test = !e->no_test && fb_example_bytes(e->job.graph, example, n) <= TEST_BYTES;
-    if (!e->job.test) return true;
-    return fb_example_write(e->job.graph, example, n, 1, file_values, e->session, out, err);
+    job->test = !e->no_test && fb_example_bytes(job->graph, example, n) <= TEST_BYTES;
+    if (!job->test) return true;
+    return fb_example_write(job->graph, example, n, 1, file_values, e->session, out, err);
 }
 
 /* ---- the folder ---- */
 
-static bool make_below(const char *folder, const char *sub, fb_error *err)
+static void add_files(export_command *e, const char *below, const fb_export_file *files, int n)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s%s%s", folder, *sub ? "/" : "", sub);
+    for (int i = 0; i < n; i++) {
+        fb_export_file f = files[i];
+        f.path = fb_arena_printf(e->arena, "%s%s", below, f.path);
+        FB_VEC_PUSH(&e->files, f);
+    }
+}
+
+static bool make_below(const char *path, fb_error *err)
+{
     if (mkdir(path, 0777) == 0) return true;
     return fb_fail(err, errno == EEXIST ? FB_ERR_USAGE : FB_ERR_SYSTEM, "%s: %s", path,
                    errno == EEXIST ? "it is there already, and nothing is written over" : strerror(errno));
 }
 
-static bool write_one(const char *folder, const char *path, const char *bytes, size_t n, fb_error *err)
+/* The folders that a file lies in, where they are not there yet; nobody else writes into this one. */
+static bool make_parents(const char *folder, const char *path, fb_error *err)
 {
     char whole[PATH_MAX];
-    if (snprintf(whole, sizeof whole, "%s/%s", folder, path) >= PATH_MAX)
-        return fb_fail(err, FB_ERR_USAGE, "%s: the path is too long", folder);
-    return fb_write_file(whole, bytes, n, err);
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        struct stat there;
+        snprintf(whole, sizeof whole, "%s/%.*s", folder, (int)(slash - path), path);
+        if (lstat(whole, &there) != 0 && !make_below(whole, err)) return false;
+    }
+    return true;
 }
 
-/* What was written goes again when not all could be. */
+static bool write_one(const char *folder, const fb_export_file *f, fb_error *err)
+{
+    char whole[PATH_MAX];
+    if (snprintf(whole, sizeof whole, "%s/%s", folder, f->path) >= PATH_MAX)
+        return fb_fail(err, FB_ERR_USAGE, "%s: the path is too long", folder);
+    return make_parents(folder, f->path, err) && fb_write_file(whole, f->text, f->n, err);
+}
+
+/* What was written goes again when not all could be: files first, then their folders, the innermost ones first. */
 static void remove_all(const char *folder, const fb_export_file *files, int n)
 {
     char path[PATH_MAX];
-    static const char *const folders[] = {"src", "test", ""};
-    for (int i = 0; i <= n; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, i < n ? files[i].path : "test/data.bin");
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i].path);
         unlink(path);
     }
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, folders[i]);
-        rmdir(path);
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i].path);
+        for (char *slash; (slash = strrchr(path, '/')) && slash > path + strlen(folder);) {
+            *slash = '\0';
+            rmdir(path);
+        }
     }
+    rmdir(folder);
 }
 
-static bool write_folder(const char *folder, const fb_export_file *files, int n, const fb_str *data, fb_error *err)
+static bool write_folder(const export_command *e, const char *folder, fb_error *err)
 {
-    if (!make_below(folder, "", err)) return false;
-    bool fine = make_below(folder, "src", err) && (!data->n || make_below(folder, "test", err));
-    for (int i = 0; i < n && fine; i++) fine = write_one(folder, files[i].path, files[i].text, files[i].n, err);
-    if (fine && data->n) fine = write_one(folder, "test/data.bin", data->text, data->n, err);
-    if (!fine) remove_all(folder, files, n);
+    bool fine = make_below(folder, err);
+    if (!fine) return false;
+    for (int i = 0; i < e->files.n && fine; i++) fine = write_one(folder, &e->files.at[i], err);
+    if (!fine) remove_all(folder, e->files.at, e->files.n);
     return fine;
 }
 
@@ -217,33 +246,99 @@ static const char *last_part(const char *folder, fb_arena *arena)
     return fb_file_name(copy);
 }
 
+/* A plan's program as C, below `below` of the folder. The job outlives the program as far as texts go. */
+static bool add_program(export_command *e, fb_export_job *job, const char *below, fb_error *err)
+{
+    fb_export_file *files;
+    fb_str data = {0};
+    bool fine = (!job->target->grid || compile(e, job, err)) && make_example(e, job, &data, err);
+    int n = fine ? fb_export_files(job, e->arena, &files, err) : 0;
+    if (n) add_files(e, below, files, n);
+    if (n && data.n) {
+        fb_export_file f = {"test/data.bin", fb_arena_copy(e->arena, data.text, data.n), data.n};
+        add_files(e, below, &f, 1);
+    }
+    fb_str_free(&data);
+    return n > 0;
+}
+
+static fb_export_job job_of(export_command *e, const fb_column *c, const fb_machine *m)
+{
+    const char *wish = e->name ? e->name : last_part(e->cli.args[2], e->arena);
+    fb_export_job job = {.graph = c->graph,
+                         .target = m->target,
+                         .name = fb_export_name(wish, e->arena),
+                         .origin = origin(e, c),
+                         .version = PACKAGE_VERSION};
+    if (m->target->grid)
+        job.arch = e->arch ? e->arch : fb_arena_printf(e->arena, "sm_%d%d", m->compute_major, m->compute_minor);
+    return job;
+}
+
+/* The plan of a backward graph: by the procedure that made the column's, else by the recommended one. */
+static fb_plan *plan_backward(const fb_column *c, fb_planner *planner, fb_error *err)
+{
+    fb_preset_use use;
+    fb_error badly = {0};
+    if (!fb_preset_parse(c->plan_name, &use, &badly)) fb_preset_parse(fb_preset_recommended, &use, &badly);
+    return fb_preset_make(&use, planner, NULL, err);
+}
+
+/* With a gradient where there is one; why there is none goes to the module, which says it when it is asked for one. */
+static bool add_torch(export_command *e, const fb_column *c, const fb_machine *m, fb_export_job *forward, fb_error *err)
+{
+    fb_export_file *files;
+    fb_backward gradient;
+    fb_error why = {0};
+    fb_export_job backward = *forward;
+    fb_export_torch torch = {.forward = forward, .why_none = why.text};
+    fb_planner *planner = NULL;
+    fb_plan *plan = NULL;
+    fb_program *program = NULL;
+    bool fine = true;
+    if (fb_graph_backward(c->graph, e->arena, &gradient, &why)) {
+        planner = fb_planner_new(gradient.graph, m);
+        plan = plan_backward(c, planner, &why);
+        program = plan ? fb_lower(plan, m->target, &why) : NULL;
+    }
+    if (program) {
+        backward.program = program;
+        backward.graph = fb_planner_graph(fb_plan_planner(plan));
+        backward.name = fb_arena_printf(e->arena, "%s_backward", forward->name);
+        backward.origin = fb_arena_printf(e->arena, "%s; its gradients", forward->origin);
+        torch.backward = &backward, torch.gradient = &gradient;
+        fine = add_program(e, &backward, "backward/", err);
+    }
+    if (fine) {
+        int n = fb_export_torch_files(&torch, e->arena, &files);
+        add_files(e, "", files, n);
+    }
+    if (program) fb_program_free(program);
+    if (plan) fb_plan_free(plan);
+    if (planner) fb_planner_free(planner);
+    if (gradient.graph) fb_graph_free(gradient.graph);
+    return fine;
+}
+
 static bool export_column(export_command *e, fb_error *err)
 {
     const fb_column *c = fb_session_column(e->session, 0);
     const char *folder = e->cli.args[2];
+    bool torch = strcmp(e->as, "torch") == 0;
     struct stat there;
     if (lstat(folder, &there) == 0)
         return fb_fail(err, FB_ERR_USAGE, "%s: it is there already, and nothing is written over", folder);
     if (!c->plan) return fb_fail(err, FB_ERR_USAGE, "%s: the device generates its own code", c->text);
     const fb_machine *m = e->arch ? &e->machine : c->machine;
-    bool gpu = m->target->grid;
     fb_program *p = fb_lower(c->plan, m->target, err);
     if (!p) return false;
-    fb_export_file *files;
-    fb_str data = {0};
-    e->job = (fb_export_job){.program = p,
-                             .graph = c->graph,
-                             .target = m->target,
-                             .name = fb_export_name(e->name ? e->name : last_part(folder, e->arena), e->arena),
-                             .origin = origin(e, c),
-                             .version = PACKAGE_VERSION};
-    if (gpu) e->job.arch = e->arch ? e->arch : fb_arena_printf(e->arena, "sm_%d%d", m->compute_major, m->compute_minor);
-    bool fine = (!gpu || compile(e, err)) && make_example(e, &data, err);
-    int n = fine ? fb_export_files(&e->job, e->arena, &files, err) : 0;
-    fine = n && write_folder(folder, files, n, &data, err);
-    if (fine && !e->job.test && !e->no_test)
+    fb_export_job job = job_of(e, c, m);
+    job.program = p;
+    bool fine = add_program(e, &job, torch ? "forward/" : "", err) && (!torch || add_torch(e, c, m, &job, err)) &&
+                write_folder(e, folder, err);
+    if (fine && !job.test && !e->no_test)
         fb_cli_say("%s has no test: its inputs and results are more than %d MB", folder, TEST_BYTES >> 20);
-    fb_str_free(&data);
+    e->tested = job.test;
     fb_program_free(p);
     return fine;
 }
@@ -253,7 +348,7 @@ static void say_done(const export_command *e)
     fb_str line = {0};
     fb_str_add(&line, "make -C ");
     fb_str_add_word(&line, e->cli.args[2]);
-    fb_str_addf(&line, "%s\n", e->job.test ? " test" : "");
+    fb_str_addf(&line, "%s\n", e->tested ? " test" : "");
     fb_put(stdout, fb_str_get(&line));
     fb_str_free(&line);
 }
@@ -275,6 +370,7 @@ static int export_main(const fb_command *me, int argc, char **argv)
         else
             e.status = fb_cli_fail(&err);
     }
+    FB_VEC_FREE(&e.files);
     fb_session_free(e.session);
     fb_arena_free(e.arena);
     fb_cli_free(&e.cli);
@@ -283,5 +379,5 @@ static int export_main(const fb_command *me, int argc, char **argv)
 
 const fb_command fb_command_export = {.name = "export",
                                       .args = "SCRIPT COLUMN DIR",
-                                      .summary = "A column's kernels as a folder of C for one's own program",
+                                      .summary = "A column's kernels as a folder of C, or as operators of PyTorch",
                                       .run = export_main};
