@@ -81,8 +81,9 @@ class _Program:
                 "another export"
             )
         return ValueError(
-            f"{where} has the strides {tuple(got.stride())}; kernels take it packed row by row: "
-            + ("what they write is not copied" if t.written else f"{t.name}.contiguous() is")
+            f"{where} has the strides {tuple(got.stride())}; it is "
+            + ("written where it lies, and must be" if t.written else "not copied, and must be")
+            + f" packed row by row, as {t.name}.contiguous() is"
         )
 
     def check(self, given):
@@ -113,6 +114,10 @@ class _Program:
         device = self.check(given)
         made, results = self.results(device)
         self.launch(device, [given[i] if is_given else made[i] for is_given, i in self.place])
+        if self.written:
+            torch.autograd.graph.increment_version(
+                [got for t, got in zip(self.given, given) if t.written and not got.is_inference()]
+            )
         return results
 
     def launch(self, device, tensors):

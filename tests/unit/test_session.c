@@ -875,8 +875,8 @@ static void test_calibrations_in_doubt(void **state)
     assert_string_equal(m.name, "calibrated 1 times");
 }
 
-/* Two columns of a worker whose times are made up: what the pairs say when the session has enough of them. */
-static fb_comparison compared(void (*measure)(fb_session *s, int a, int b))
+/* Two columns of a worker whose times are made up, measured; the caller frees the session. */
+static fb_session *measured(void (*measure)(fb_session *s, int a, int b), int *a, int *b)
 {
     fb_error err = {0};
     const char *const workers[] = {"/proc/self/exe fake timed"};
@@ -885,11 +885,19 @@ static fb_comparison compared(void (*measure)(fb_session *s, int a, int b))
     assert_non_null(s);
     assert_true(fb_session_load(s, script, &err));
     settle(s);
-    int a = added(s, "one:none"), b = added(s, "one:max");
+    *a = added(s, "one:none"), *b = added(s, "one:max");
     settle(s);
-    measure(s, a, b);
+    measure(s, *a, *b);
     settle(s);
-    if (column(s, a)->state != FB_COLUMN_DONE) fail_msg("%s", column(s, a)->error.text);
+    if (column(s, *a)->state != FB_COLUMN_DONE) fail_msg("%s", column(s, *a)->error.text);
+    return s;
+}
+
+/* What the pairs say when the session has enough of them. */
+static fb_comparison compared(void (*measure)(fb_session *s, int a, int b))
+{
+    int a, b;
+    fb_session *s = measured(measure, &a, &b);
     fb_comparison c = fb_compare_reports(column(s, a)->report, column(s, b)->report, FB_TIME_WALL);
     fb_session_free(s);
     return c;
@@ -907,6 +915,40 @@ static void test_compared_until_settled(void **state)
     assert_int_equal(c.what, FB_CANNOT_TELL);
     c = compared(fb_session_compare);
     assert_int_equal(c.what, FB_FASTER);
+}
+
+static void compare_times(fb_session *s, int a, int b)
+{
+    fb_session_compare_times(s, a, b, 1000, 64);
+}
+
+/* Who goes first in a round is drawn anew: a machine with a rhythm of its own favours nobody. The worker's rounds bear
+ * the time at which they were asked for. */
+static void drawn_turns(void (*measure)(fb_session *s, int a, int b))
+{
+    int a, b, first = 0, turned = 0;
+    fb_session *s = measured(measure, &a, &b);
+    const fb_report *of_a = column(s, a)->report, *of_b = column(s, b)->report;
+    int n = of_a->n_rounds < of_b->n_rounds ? of_a->n_rounds : of_b->n_rounds;
+    assert_in_range(n, 24, FB_ROUNDS);
+    for (int i = 0, before = 0; i < n; i++) {
+        int now = of_a->rounds[i].at_us < of_b->rounds[i].at_us;
+        double apart = fabs(of_a->rounds[i].at_us - of_b->rounds[i].at_us);
+        assert_true(apart == 1e3); /* in turns: nobody has two before the other has one */
+        first += now;
+        turned += i && now != before;
+        before = now;
+    }
+    fb_session_free(s);
+    assert_in_range(first, 1, n - 1);  /* not A first each time, and not B */
+    assert_in_range(turned, 1, n - 2); /* nor A B, B A by rule */
+}
+
+static void test_turns_are_drawn(void **state)
+{
+    (void)state;
+    drawn_turns(compare_times);
+
 }
 
 int main(int argc, char **argv)
@@ -937,6 +979,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_worker_dies),
         cmocka_unit_test(test_compared_until_settled),
+        cmocka_unit_test(test_turns_are_drawn),
         cmocka_unit_test(test_experiment),
         cmocka_unit_test(test_experiment_stops),
         cmocka_unit_test(test_kernels_are_trusted),
