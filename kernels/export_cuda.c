@@ -138,10 +138,10 @@ static void close_library(handle *h)
 
 static NAME(status) make(handle *h)
 {
-    CUcontext context = NULL;
     CUdevice device;
     int units = 0;
-    if (cuInit(0) != CUDA_SUCCESS || cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return CODE(NO_DEVICE);
+    if (cuInit(0) != CUDA_SUCCESS || cuCtxGetCurrent(&h->context) != CUDA_SUCCESS || !h->context)
+        return CODE(NO_DEVICE);
     if (cuCtxGetDevice(&device) != CUDA_SUCCESS ||
         cuDeviceGetAttribute(&units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS)
         return CODE(NO_DEVICE);
@@ -178,13 +178,16 @@ NAME(status) NAME(create)(handle **to)
 
 void NAME(destroy)(handle *h)
 {
+    CUcontext out;
     if (!h) return;
+    bool entered = h->context && cuCtxPushCurrent(h->context) == CUDA_SUCCESS;
 #if HAS_PRODUCTS
     close_library(h);
 #endif
-    for (int k = 0; k < KERNELS; k++)
+    for (int k = 0; k < KERNELS && entered; k++)
         if (h->modules[k]) cuModuleUnload(h->modules[k]);
-    if (h->workspace) cuMemFree(h->workspace);
+    if (h->workspace && entered) cuMemFree(h->workspace);
+    if (entered) cuCtxPopCurrent(&out);
     free(h);
 }
 
@@ -218,11 +221,14 @@ static NAME(status) look(handle *h, const NAME(tensors) * t, CUdeviceptr *home)
 static NAME(status) queue(handle *h, const CUdeviceptr *home, CUstream stream)
 {
     const char *why = NULL;
+    CUcontext out;
     memcpy(h->b, home, sizeof h->b);
     place(h);
-    h->result = CUDA_SUCCESS;
+    h->result = cuCtxPushCurrent(h->context);
+    bool entered = h->result == CUDA_SUCCESS;
     launch(h, stream);
     settle(h, home, stream);
+    if (entered) cuCtxPopCurrent(&out);
 #if HAS_PRODUCTS
     cublasStatus_t refused = h->refused;
     h->refused = CUBLAS_STATUS_SUCCESS;

@@ -9,6 +9,7 @@ typedef struct {
 /* The handle. */
 struct THE_HANDLE {
     atomic_flag busy;
+    CUcontext context; /* that was current when it was made; its runs and its end may be any thread's */
     CUmodule modules[KERNELS + 1];
     CUfunction functions[KERNELS + 1];
     int blocks[KERNELS + 1]; /* of a kernel whose blocks are there at once */

@@ -13,6 +13,9 @@ _tags = tuple(
 )
 
 
+_host = torch.device("cpu")
+
+
 class _Tensor:
     """A tensor of a program, in the order of the library's struct."""
 
@@ -30,6 +33,7 @@ class _Program:
         self.tensors = tensors
         self.given = [t for t in tensors if t.given]
         self.made = [t for t in tensors if not t.given]
+        self.forms = [(t.dtype, torch.Size(t.shape)) for t in self.given]
         self.written = any(t.written for t in tensors)
         self.place = [(t.given, (self.given if t.given else self.made).index(t)) for t in tensors]
         self.idle = {}  # handles that nobody uses, of each stream
@@ -101,6 +105,15 @@ class _Program:
                 raise self.refuse(t, got, device)
         return device
 
+    def fits(self, given):
+        """The same of tensors that are really there, in less time; False sends to check()."""
+        for (dtype, shape), got in zip(self.forms, given):
+            if got.dtype is not dtype or got.shape != shape or not got.is_cpu or got.layout is not torch.strided:
+                return False
+            if not got.is_contiguous():
+                return False
+        return True
+
     # ---- what is made of it
 
     def results(self, device):
@@ -111,7 +124,7 @@ class _Program:
         return self.results(self.check(given))[1]
 
     def compute(self, *given):
-        device = self.check(given)
+        device = _host if _DEVICE == "cpu" and self.fits(given) else self.check(given)
         made, results = self.results(device)
         self.launch(device, [given[i] if is_given else made[i] for is_given, i in self.place])
         if self.written:

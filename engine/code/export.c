@@ -202,7 +202,8 @@ static void add_functions(const fb_exporting *x, fb_str *out)
     fb_str_addf(out, "typedef struct %s %s;\n\n", n, n);
     if (on_gpu(x)) {
         fb_str_addf(out,
-                    "struct CUstream_st;\n/* With the context current whose GPU is to run it. A GPU of another "
+                    "struct CUstream_st;\n/* With the context current whose GPU is to run it; runs may be of threads "
+                    "without one. A GPU of another "
                     "architecture than %s takes "
                     "the PTX, where\n * there is one; else NO_CODE. */\n"
                     "%s_API %s_status %s_create(%s **to);\n",
