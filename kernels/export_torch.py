@@ -199,6 +199,9 @@ def _gradient(forward, backward, gives, takes):
     """The backward program as the formula of the forward one; takes and gives are the tables of the export."""
     keeps = [forward.place[t][1] for kind, t in gives if kind == "value"]
 
+    def zeros(t, gradients):
+        return torch.zeros(t.shape, dtype=t.dtype, device=next(g.device for g in gradients if g is not None))
+
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*[inputs[i] for i in keeps])
 
@@ -209,7 +212,8 @@ def _gradient(forward, backward, gives, takes):
             if kind == "value":
                 arguments.append(next(kept))
             else:
-                arguments.append(gradients[forward.place[t][1]].contiguous())
+                is_given, i = forward.place[t]  # what run() gives back itself has its gradient from PyTorch
+                arguments.append(zeros(forward.tensors[t], gradients) if is_given else gradients[i].contiguous())
         results = backward.op(*arguments) if backward.made else ()
         if len(backward.made) == 1:
             results = (results,)

@@ -14,11 +14,10 @@ static bool is_source(const fb_node *n)
     return (n->op == FB_OP_INPUT || n->op == FB_OP_PARAM) && fb_dtype_is_float(n->dtype);
 }
 
-/* Is output `i` a float that is computed, and for the first time? */
+/* Is output `i` a float, and no output before it? One that is a source leaves as a copy, with a gradient of its own. */
 static bool counts(const fb_graph *g, int i)
 {
-    const fb_node *n = &g->nodes[g->outputs[i]];
-    if (!fb_dtype_is_float(n->dtype) || is_source(n)) return false;
+    if (!fb_dtype_is_float(g->nodes[g->outputs[i]].dtype)) return false;
     for (int k = 0; k < i; k++)
         if (g->outputs[k] == g->outputs[i]) return false;
     return true;
@@ -37,7 +36,7 @@ static bool has_gradient(const fb_graph *g, fb_error *err)
         sources |= is_source(n);
     }
     for (int i = 0; i < g->n_outputs; i++) outputs |= counts(g, i);
-    if (!outputs) return fb_fail(err, FB_ERR_LIMIT, "it computes no output that is a float");
+    if (!outputs) return fb_fail(err, FB_ERR_LIMIT, "none of its outputs is a float");
     if (!sources) return fb_fail(err, FB_ERR_LIMIT, "nothing that it is given is a float");
     return true;
 }

@@ -13,8 +13,8 @@
 
 typedef struct {
     fb_graph *graph;      /* the caller frees it */
-    const char **arrives; /* for each output of the first graph, the input that is its gradient; NULL: it has none, is
-                             given itself, or is another output, too */
+    const char **arrives; /* for each output of the first graph, the input that is its gradient; NULL: it has none,
+                             or is another output, too */
     int n;                /* float sources of the first graph … */
     fb_id *source;
     int *leaves; /* … and which of the outputs is the gradient of each; two may share one */

@@ -263,6 +263,9 @@ void fb_report_withdraw(fb_report *r)
 {
     r->predicted_us = r->floor_us = NAN;
     for (int i = 0; i < r->n_kernels; i++) r->kernels[i].predicted_us = r->kernels[i].apart_us = NAN;
+    if (r->source != FB_SOURCE_PREDICTED) return;
+    r->wall_us = r->cold_us = r->device_us = (fb_stat){.n = 0};
+    r->gap_us = NAN;
 }
 
 bool fb_report_state_say(const fb_report *r, char to[200])

@@ -398,6 +398,7 @@ static void explain(const fb_report *a, const fb_report *b, const fb_machine *ma
     out->source = a->source > b->source ? a->source : b->source;
     out->from[0] = a->source;
     out->from[1] = b->source;
+    out->incomparable = fb_not_comparable(FB_COMPARED(a), FB_COMPARED(b));
     set_parts(out, c);
     out->rest_in_kernels = is_in_kernels(out, c);
     kernel_split *merged = fb_calloc((size_t)(c[0].kernels.n + c[1].kernels.n) + 1, sizeof *merged);
@@ -481,6 +482,11 @@ void fb_why_conclusion(const fb_why *why, char to[240])
 const char *fb_why_verdicts(const fb_why *why, char to[160])
 {
     char wall[64], device[64];
+    if (why->incomparable) {
+        snprintf(to, 160, "no ratio: it is %s%s", why->incomparable,
+                 strncmp(why->incomparable, "of", 2) ? " than the first one's" : "");
+        return to;
+    }
     const char *how = why->verdict[FB_TIME_WALL].pairs ? " (run against run)" : "";
     if (!isnan(why->verdict[FB_TIME_DEVICE].times))
         snprintf(to, 160, "wall: %s; device: %s%s", fb_comparison_say(&why->verdict[FB_TIME_WALL], wall),
@@ -583,9 +589,10 @@ json_t *fb_why_to_json(const fb_why *why)
     json_object_set_new(o, "of", json_string(fb_time_name(why->of)));
     json_t *verdicts = json_object();
     for (int of = FB_TIME_WALL; of <= FB_TIME_DEVICE; of++)
-        if (!isnan(why->verdict[of].times))
+        if (!isnan(why->verdict[of].times) && !why->incomparable)
             json_object_set_new(verdicts, fb_time_name((fb_time)of), verdict_to_json(&why->verdict[of]));
     json_object_set_new(o, "verdicts", verdicts);
+    if (why->incomparable) json_object_set_new(o, "incomparable", json_string(why->incomparable));
     fb_json_set_number(o, "us", why->us);
     fb_json_set_number(o, "a_us", why->a_us);
     fb_json_set_number(o, "b_us", why->b_us);

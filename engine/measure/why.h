@@ -62,6 +62,7 @@ typedef struct {
 typedef struct {
     fb_time of;               /* which time the parts add up to */
     fb_comparison verdict[2]; /* of the wall time and of the device's, by fb_time */
+    const char *incomparable; /* why neither is told as a ratio: "another device" (measure/compare.h); NULL: they are */
     double us, a_us, b_us;    /* A − B: above 0 when B is faster; the medians */
     bool tie;                 /* the same, or it cannot be told: the parts are differences of medians, no causes */
     fb_figure_source source;  /* of the times: the less certain of the two */
@@ -87,8 +88,9 @@ bool fb_why_matters(const fb_why *why,
 bool fb_why_alike(const fb_why *why, fb_why_id id);
 const char *fb_why_name(fb_why_id id);                   /* "bytes": the key that scripts see */
 void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in one sentence */
-/* Both verdicts: "wall: cannot tell: less than 14 % is not seen; device: faster: 3.9 ×"; " (run against run)" where
- * each run of one was held against one of the other, so that the ratio is not that of the medians. Into `to`, returned.
+/* Both verdicts, or why there is no ratio: "wall: cannot tell: less than 14 % is not seen; device: faster: 3.9 ×"; "
+ * (run against run)" where each run of one was held against one of the other, so that the ratio is not that of the
+ * medians. Into `to`, returned.
  */
 const char *fb_why_verdicts(const fb_why *why, char to[160]);
 /* Where the wall times come from: "" when both were measured, else "recorded", or "recorded → measured". */
@@ -107,9 +109,10 @@ fb_why_span fb_why_bar(const fb_why *why, fb_why_id id, int width);
 fb_why_span fb_why_wall_bar(const fb_why *why, int which, int width);
 
 /* {"parts": {"bytes": µs, …}, "us": …, "a_us": …, "b_us": …, "tie": …, "source": …, "largest": …, "conclusion": …,
- * "of": "wall" or "device", "verdicts": {"wall": {"is": "faster", "times", "low", "high", "pairs", "text"}, "device":
- * …}, "details": {"bytes": {"a_us", "b_us", "basis", "text", "kernels": [{"name","us"}]}}}; parts that are not known
- * are absent. What a puzzle's answer function gets (script/script.h). The caller owns it. */
+ * "of": "wall" or "device", "incomparable": "another device", or else "verdicts": {"wall": {"is": "faster", "times",
+ * "low", "high", "pairs", "text"}, "device": …}, "details": {"bytes": {"a_us", "b_us", "basis", "text", "kernels":
+ * [{"name","us"}]}}}; parts that are not known are absent. What a puzzle's answer function gets (script/script.h). The
+ * caller owns it. */
 json_t *fb_why_to_json(const fb_why *why);
 
 #endif

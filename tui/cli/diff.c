@@ -86,6 +86,13 @@ static void add_bar(fb_str *out, fb_why_span span, const char *sign)
     for (int i = span.from + span.n; i < WIDTH; i++) fb_str_add(out, " ");
 }
 
+/* Of a figure of this kind, in bytes: a sign takes one place. */
+static int width_of(fb_figure_source kind)
+{
+    const char *sign = fb_figure_sign(kind);
+    return 10 + (*sign ? (int)strlen(sign) - 1 : 0);
+}
+
 static void print_whole(const diff *d, int which)
 {
     fb_str line = {0}, name = {0};
@@ -93,10 +100,8 @@ static void print_whole(const diff *d, int which)
     name_column(fb_session_column(d->session, which), &name);
     fb_str_addf(&line, "%-10s ", which ? "second" : "first");
     add_bar(&line, fb_why_wall_bar(&d->why, which, WIDTH), fb_cli_utf8() ? "█" : "#");
-    const char *sign = fb_figure_sign(d->why.from[which]);
-    int width = 10 + (*sign ? (int)strlen(sign) - 1 : 0); /* in bytes: a sign takes one place */
     fb_figure_write(us, which ? d->why.b_us : d->why.a_us, FB_UNIT_US, d->why.from[which]);
-    fb_str_addf(&line, " %*s  %s\n", width, us, fb_str_get(&name));
+    fb_str_addf(&line, " %*s  %s\n", width_of(d->why.from[which]), us, fb_str_get(&name));
     fb_put(stdout, fb_str_get(&line));
     fb_str_free(&line);
     fb_str_free(&name);
@@ -107,14 +112,14 @@ static void print_part(const fb_why *why, fb_why_id id)
 {
     const fb_why_part *p = &why->part[id];
     fb_str line = {0};
-    char us[32], amount[40];
+    char amount[48];
     bool gain = p->us * why->us >= 0;
     const char *sign = fb_cli_utf8() ? gain ? "█" : "░" : gain ? "#" : "+";
     fb_str_addf(&line, "%-10s ", fb_why_name(id));
     if (p->known) {
-        snprintf(amount, sizeof amount, "%s%s", p->us > 0 ? "-" : p->us < 0 ? "+" : "", fb_format_us(us, fabs(p->us)));
+        fb_figure_gain(amount, p->us, why->source);
         add_bar(&line, fb_why_bar(why, id, WIDTH), sign);
-        fb_str_addf(&line, " %10s", amount);
+        fb_str_addf(&line, " %*s", width_of(why->source), amount);
         if (!why->tie)
             fb_str_addf(&line, " %5.0f %%", fb_why_percent(why, id)); /* of no difference there are no shares */
     } else {

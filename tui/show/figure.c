@@ -81,6 +81,13 @@ const char *fb_figure_write(char to[48], double value, fb_unit unit, fb_figure_s
     return to;
 }
 
+const char *fb_figure_gain(char to[48], double us, fb_figure_source kind)
+{
+    char amount[32];
+    snprintf(to, 48, "%s%s%s", fb_figure_sign(kind), us > 0 ? "-" : us < 0 ? "+" : "", fb_format_us(amount, fabs(us)));
+    return to;
+}
+
 const char *fb_figure_spread(char to[48], const fb_stat *s, fb_figure_source kind)
 {
     static const struct {

@@ -40,6 +40,9 @@ extern const char fb_figure_legend[];
 
 /* With its sign: "~12.3 µs". "" for what is not known. Into `to`, returned. */
 const char *fb_figure_write(char to[48], double value, fb_unit unit, fb_figure_source kind);
+/* What B gained over A of a difference, which is as certain as the times it is of: "-2.1 µs", "~+79.6 µs" for a loss of
+ * which one side is predicted. Into `to`, returned. */
+const char *fb_figure_gain(char to[48], double us, fb_figure_source kind);
 /* "12.1–12.9 ms": both ends in the upper one's unit. "" where there is no spread, as of a prediction. */
 const char *fb_figure_spread(char to[48], const fb_stat *s, fb_figure_source kind);
 

@@ -131,18 +131,20 @@ static void add_chosen(fb_app *app, fb_puzzle_page *p)
     const fb_why_part *part = &why->part[id];
     const char *name = fb_why_name((fb_why_id)id);
     double gain = why->us < 0 ? -part->us : part->us;
-    char text[400], us[32], most[32];
+    char text[400], us[48], most[48];
     if (!part->known)
         snprintf(text, sizeof text, "You chose %s: that is not known of both.", name);
     else if (fabs(part->us) < fabs(why->us) / 200)
         snprintf(text, sizeof text, "You chose %s: nothing of the difference is that.", name);
     else if (gain < 0)
         snprintf(text, sizeof text, "You chose %s: that goes the other way, by %s; it would make %s the faster one.",
-                 name, fb_format_us(us, -gain), z->spec[why->us > 0 ? 0 : 1]);
+                 name, fb_figure_write(us, -gain, FB_UNIT_US, why->source), z->spec[why->us > 0 ? 0 : 1]);
     else
         snprintf(text, sizeof text, "You chose %s: that is %s, %.0f %% of the difference; %s is more, %s, %.0f %%.",
-                 name, fb_format_us(us, gain), fb_why_percent(why, (fb_why_id)id), fb_why_name(z->grade.winner),
-                 fb_format_us(most, fabs(why->part[z->grade.winner].us)), fb_why_percent(why, z->grade.winner));
+                 name, fb_figure_write(us, gain, FB_UNIT_US, why->source), fb_why_percent(why, (fb_why_id)id),
+                 fb_why_name(z->grade.winner),
+                 fb_figure_write(most, fabs(why->part[z->grade.winner].us), FB_UNIT_US, why->source),
+                 fb_why_percent(why, z->grade.winner));
     add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", text);
 }
 

@@ -35,7 +35,7 @@ static void opened(fb_app *app)
 static void draw_part(const fb_rect *r, int y, const fb_why *why, fb_why_id id)
 {
     enum { BAR = 16, FIGURE = 12 };
-    char us[32], text[48];
+    char text[48];
     const fb_why_part *part = &why->part[id];
     int width = r->w - BAR - FIGURE;
     bool gain = part->us * why->us >= 0;
@@ -45,8 +45,7 @@ static void draw_part(const fb_rect *r, int y, const fb_why *why, fb_why_id id)
                 : gain            ? FB_ROLE_GOOD
                                   : FB_ROLE_BAD,
                 "█");
-    snprintf(text, sizeof text, "%s%s", part->us > 0 ? "-" : "+", fb_format_us(us, fabs(part->us)));
-    fb_draw_right(r, y, r->w - 1, FB_ROLE_TEXT, text);
+    fb_draw_right(r, y, r->w - 1, FB_ROLE_TEXT, fb_figure_gain(text, part->us, why->source));
 }
 
 /* The first line in sight. On the first row the page begins; on any other all that can be chosen is to be seen, as far

@@ -120,7 +120,7 @@ static void draw_wall(const fb_rect *r, int y, int width, const state *s, const 
 static void draw_part(const fb_rect *r, int y, int width, const fb_why *why, fb_why_id id)
 {
     const fb_why_part *p = &why->part[id];
-    char us[32], text[48];
+    char text[48];
     bool gain = p->us * why->us >= 0;
     fb_draw(r, y, NAME, id == FB_WHY_REST ? FB_ROLE_DIM : FB_ROLE_TEXT, fb_why_name(id));
     if (!p->known) {
@@ -128,9 +128,8 @@ static void draw_part(const fb_rect *r, int y, int width, const fb_why *why, fb_
         return;
     }
     draw_span(r, y, fb_why_bar(why, id, width), id == FB_WHY_REST ? FB_ROLE_DIM : gain ? FB_ROLE_GOOD : FB_ROLE_BAD);
-    snprintf(text, sizeof text, "%s%s", p->us > 0 ? "-" : p->us < 0 ? "+" : "", fb_format_us(us, fabs(p->us)));
     fb_draw_right(r, y, BAR + width + FIGURES / 2, p->measured || id == FB_WHY_REST ? FB_ROLE_TEXT : FB_ROLE_PREDICTED,
-                  text);
+                  fb_figure_gain(text, p->us, why->source));
     if (why->tie) return; /* of no difference there are no shares */
     snprintf(text, sizeof text, "%.0f %%", fb_why_percent(why, id));
     fb_draw_right(r, y, BAR + width + FIGURES - 2, FB_ROLE_DIM, text);
