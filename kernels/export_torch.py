@@ -190,7 +190,7 @@ def _no_gradient(program, why):
         return  # PyTorch takes no formula for what changes its arguments: run() says it
 
     def backward(ctx, *gradients):
-        raise RuntimeError(f"{_NAME}: there is no gradient through {program.qualified}: {why}")
+        raise RuntimeError(f"{_NAME}: there is no gradient through it: {why}")
 
     torch.library.register_autograd(program.qualified, backward, lib=_library)
 

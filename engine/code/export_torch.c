@@ -4,6 +4,7 @@
 
 #include "base/ascii.h"
 #include "base/embedded.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "code/export_parts.h"
 #include "code/names.h"
@@ -233,23 +234,25 @@ static void add_quoted(fb_str *out, const char *text)
     fb_str_add(out, "\"");
 }
 
-static void add_module(fb_str *out, const fb_export_torch *t, fb_arena *arena)
+/* What the operators take and give. */
+static void add_tables(fb_str *out, const fb_export_torch *t, const side *forward, fb_arena *arena)
 {
-    side forward = side_of(t->forward, arena);
-    const fb_export_job *job = t->forward;
-    add_origin(out, job, "operators for PyTorch, out of the C libraries beside this file");
-    fb_str_addf(out, "_NAME = \"%s\"\n_DEVICE = \"%s\"\n\n", job->name, job->target->grid ? "cuda" : "cpu");
-    fb_str_add(out, fb_embedded("kernels/export_torch.py"));
-    fb_str_add(out, "\n\n# ---- this export\n\n");
-    add_tensors(out, "_FORWARD", &forward);
-    add_outputs(out, &forward);
-    fb_str_add(out, "_forward = _Program(\"run\", _NAME, \"forward\", _FORWARD)\n");
+    add_tensors(out, "_FORWARD", forward);
+    add_outputs(out, forward);
+    if (!t->backward) return;
+    side backward = side_of(t->backward, arena);
+    add_tensors(out, "_BACKWARD", &backward);
+    add_gives(out, forward, &backward, t->gradient);
+    add_takes(out, forward, &backward, t->gradient);
+}
+
+/* Names of operators hold what their tables hash to: what PyTorch's compilers keep of another export of the same name
+ * calls no operator of this one. */
+static void add_programs(fb_str *out, const fb_export_torch *t, const char *key)
+{
+    fb_str_addf(out, "_forward = _Program(\"run_%.8s\", _NAME, \"forward\", _FORWARD)\n", key);
     if (t->backward) {
-        side backward = side_of(t->backward, arena);
-        add_tensors(out, "_BACKWARD", &backward);
-        add_gives(out, &forward, &backward, t->gradient);
-        add_takes(out, &forward, &backward, t->gradient);
-        fb_str_addf(out, "_backward = _Program(\"run_backward\", \"%s\", \"backward\", _BACKWARD)\n",
+        fb_str_addf(out, "_backward = _Program(\"run_backward_%.8s\", \"%s\", \"backward\", _BACKWARD)\n", key,
                     t->backward->name);
         fb_str_add(out, "_no_gradient(_backward, \"there is no gradient of a gradient\")\n"
                         "_gradient(_forward, _backward, _GIVES, _TAKES)\n");
@@ -258,7 +261,23 @@ static void add_module(fb_str *out, const fb_export_torch *t, fb_arena *arena)
         add_quoted(out, t->why_none);
         fb_str_add(out, ")\n");
     }
+}
+
+static void add_module(fb_str *out, const fb_export_torch *t, fb_arena *arena)
+{
+    side forward = side_of(t->forward, arena);
+    const fb_export_job *job = t->forward;
+    fb_str tables = {0};
+    char hex[33];
+    add_tables(&tables, t, &forward, arena);
+    add_origin(out, job, "operators for PyTorch, out of the C libraries beside this file");
+    fb_str_addf(out, "_NAME = \"%s\"\n_DEVICE = \"%s\"\n\n", job->name, job->target->grid ? "cuda" : "cpu");
+    fb_str_add(out, fb_embedded("kernels/export_torch.py"));
+    fb_str_add(out, "\n\n# ---- this export\n\n");
+    fb_str_add(out, fb_str_get(&tables));
+    add_programs(out, t, fb_hash_hex(fb_hash_bytes(tables.text, tables.n), hex));
     add_calls(out, &forward);
+    fb_str_free(&tables);
 }
 
 static void add_makefile(fb_str *out, const fb_export_torch *t)

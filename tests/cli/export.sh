@@ -300,7 +300,7 @@ PY
         'strides: ValueError tlora: x has the strides \(1, 7\); it is not copied, and must be packed row by row' \
         'device: ValueError tlora: x is on meta; it was exported for cpu' \
         'sparse: TypeError tlora: x is torch.sparse_coo; a dense tensor is wanted' \
-        'twice: RuntimeError tlora: there is no gradient through tlora_torch::run_backward'; do
+        'twice: RuntimeError tlora: there is no gradient through it: there is no gradient of a gradient'; do
         holds "operators: $line" grep -qE "^$line" out
     done
     rm -f tlora/forward/libtlora.so

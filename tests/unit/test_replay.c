@@ -302,6 +302,87 @@ static void source_that_changed_is_stale(void **state)
     fixture_free(&f);
 }
 
+/* A plan was recorded, then its kernels' text changed: in a launch mode that was recorded it is told as it was, and
+ * said to be stale; in another one its times are of the new kernels alone, and agree with each other. */
+static void changed_kernels_take_nothing_of_the_old_run(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    char signature[FB_SIGNATURE];
+    fb_recorded_plan whole = {.wall_us = {{50, 50, 50, 30}},
+                              .device_us = {25, 25, 25, 15},
+                              .max_abs = 1e-7,
+                              .max_rel = 2e-7,
+                              .bound = 0.25,
+                              .code = "0123456789abcdef"};
+    fb_plan *as_graph = NULL;
+    const fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH};
+    fb_plan_try(f.none, &edit, &as_graph);
+    assert_non_null(as_graph);
+    fb_recording_set_plan(f.r, fb_plan_signature(f.none, signature), &whole);
+    record_kernels(&f, f.none, 100);
+    save_as(&f, "gpu.json");
+    fb_report *r = ask(f.none, "replay:gpu");
+    assert_int_equal(r->source, FB_SOURCE_RECORDED);
+    assert_true(r->stale);
+    fb_report_free(r);
+    r = ask(as_graph, "replay:gpu");
+    assert_int_equal(r->source, FB_SOURCE_COMPOSED);
+    close_to(r->device_us.median, 100 + 101 + 102);
+    assert_true(r->wall_us.median >= r->device_us.median);
+    assert_true(isnan(r->error.bound)); /* nobody checked these kernels together */
+    fb_report_free(r);
+    fb_plan_free(as_graph);
+    fixture_free(&f);
+}
+
+/* What a toggle is predicted to take is what its column then shows, where nothing of it was recorded: one formula. And
+ * a knob changes a kernel's text, so that what is recorded of the group as it was is not told. */
+static void a_toggle_is_shown_as_it_was_predicted(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    fb_plan *turned = NULL;
+    fb_plan_cost cost;
+    record_kernels(&f, f.ab, 20);
+    record_whole(&f, f.ab, 50);
+    save_as(&f, "gpu.json");
+    fb_report *r = ask(f.none, "replay:gpu"); /* of c alone there is a record */
+    assert_int_equal(r->source, FB_SOURCE_PREDICTED);
+    fb_report_free(r);
+    for (int value = 1; !turned && value <= 8; value *= 2) {
+        const fb_edit edit = {
+            .kind = FB_EDIT_KNOB, .a = fb_graph_find(f.g, "a"), .b = FB_NONE, .knob = FB_KNOB_VECTOR, .value = value};
+        char before[FB_SIGNATURE], after[FB_SIGNATURE];
+        fb_plan_try(f.ab, &edit, &turned);
+        if (!turned) continue;
+        fb_program *old = fb_lower(f.ab, f.target, NULL), *now = fb_lower(turned, f.target, NULL);
+        if (strcmp(fb_code_name(old, &old->launches[0], before), fb_code_name(now, &now->launches[0], after)) == 0) {
+            fb_plan_free(turned);
+            turned = NULL;
+        }
+        fb_program_free(old);
+        fb_program_free(now);
+    }
+    assert_non_null(turned);
+    r = ask(turned, "replay:gpu");
+    assert_int_equal(r->source, FB_SOURCE_PREDICTED);
+    assert_false(r->stale);
+    assert_int_equal(r->kernels[0].source, FB_SOURCE_PREDICTED);
+    assert_int_equal(r->kernels[1].source, FB_SOURCE_RECORDED);
+    fb_report_free(r);
+    fb_plan_free(turned);
+    fb_recording_free(f.r);
+    f.r = fb_recording_new(&f.m);
+    save_as(&f, "gpu.json");
+    r = ask(f.ab, "replay:gpu");
+    fb_plan_cost_of(f.ab, &cost);
+    assert_int_equal(r->source, FB_SOURCE_PREDICTED);
+    close_to(r->wall_us.median, cost.us);
+    fb_report_free(r);
+    fixture_free(&f);
+}
+
 static void a_processor_is_replayed_in_its_own_language(void **state)
 {
     (void)state;
@@ -630,6 +711,8 @@ int main(void)
         cmocka_unit_test(what_was_not_recorded_is_predicted),
         cmocka_unit_test(equal_code_in_another_graph_is_recorded),
         cmocka_unit_test(source_that_changed_is_stale),
+        cmocka_unit_test(changed_kernels_take_nothing_of_the_old_run),
+        cmocka_unit_test(a_toggle_is_shown_as_it_was_predicted),
         cmocka_unit_test(a_processor_is_replayed_in_its_own_language),
         cmocka_unit_test(codes_are_of_what_runs),
         cmocka_unit_test(rounds_of_one_turn_are_paired),

@@ -325,14 +325,15 @@ static void tell_whole(recollection *c, const fb_recorded_plan *plan)
     fb_recall *out = c->out;
     char code[FB_SIGNATURE];
     fb_launch_mode mode = fb_plan_launch_mode(c->plan);
+    bool same = strcmp(fb_program_code(c->p, code), plan->code) == 0;
+    bool told = plan->wall_us[mode].n && (same || !has_copies(c->p)); /* else other copies than it had, or none */
+    if (!same && !told) return; /* kernels that have changed: nothing of the old run goes with their times */
     out->max_abs = plan->max_abs;
     out->max_rel = plan->max_rel;
     out->bound = plan->bound;
     out->undecided = plan->undecided;
     if (plan->device_us.n) out->device_us = plan->device_us;
-    if (!plan->wall_us[mode].n) return;
-    bool same = strcmp(fb_program_code(c->p, code), plan->code) == 0;
-    if (!same && has_copies(c->p)) return; /* other copies than the recorded run had, or none */
+    if (!told) return;
     out->source = FB_SOURCE_RECORDED;
     out->stale = !same;
     out->wall_us = plan->wall_us[mode];

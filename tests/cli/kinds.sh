@@ -1,0 +1,128 @@
+#!/bin/sh
+# Formats × kinds: no figure loses its kind on the way out. One script holds a plan of each kind on a recording from a GPU;
+# each format is asked for each of them, and for what it must not say of the others.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+device=replay:h200
+cat >composed.json <<'JSON'
+{"fusebox_plan":1,"groups":[{"nodes":["layer_norm.sub","layer_norm.mul"]}]}
+JSON
+cat >predicted.json <<'JSON'
+{"fusebox_plan":1,"groups":[{"nodes":["layer_norm.sub","layer_norm.mul","layer_norm.mean_2"]}]}
+JSON
+# The graph of models/layer_norm, whose kernels are recorded, with an experiment of these plans; bars, for it has no x.
+cat >layer_norm.lua <<'LUA'
+local fb, nn = require "fusebox", require "nn"
+return fb.script {
+  model = function(g) return nn.layer_norm(g:input("x", { 16384, 4096 }, "f32", { dist = "normal" })) end,
+  experiment = function(e)
+    for c in e:sweep { plan = { "none", "composed.json", "predicted.json" } } do
+      local r = e:measure(c)
+      e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed })
+    end
+    e:plot { y = "us" }
+  end,
+}
+LUA
+
+none='' # what is measured has no sign
+us='[0-9][0-9.]* [nµm]?s'
+
+# swept FORMAT NAME EXPECTED…: the experiment in a format, run once
+swept() {
+    as=$1 what=$2
+    shift 2
+    [ -f "swept.$as" ] || { fb run layer_norm.lua --experiment --device $device --format "$as" && cp out "swept.$as"; }
+    cp "swept.$as" out
+    is "$what" 0 "$@"
+}
+
+# one FORMAT KIND PLAN SIGN OTHER: a column alone in a format
+one() {
+    format=$1 kind=$2 plan=$3 sign=$4 other=$5
+    case $format in
+    table) fb run layer_norm.lua "$plan" --device $device && is "a table, $kind" 0 out "^[^ ]+@$device +$sign$us .* $kind\$" no "@$device +$other$us" ;;
+    csv) fb run layer_norm.lua "$plan" --device $device --format csv && is "CSV, $kind" 0 out ',source,' out ",$kind," ;;
+    markdown) fb run layer_norm.lua "$plan" --device $device --format markdown && is "Markdown, $kind" 0 out "^\\| [^|]+ \\| $sign$us \\|.* $kind \\|\$" no "@$device \\| $other$us" ;;
+    json)
+        fb run layer_norm.lua "$plan" --device $device --format json
+        json "JSON, $kind" out columns.0.source="$kind" columns.0.wall_us.kind="$kind" columns.0.device_us.kind="$kind" \
+            columns.0.wall_us.low columns.0.wall_us.high
+        ;;
+    html) fb run layer_norm.lua "$plan" --device $device --format html && is "a page, $kind" 0 out "<td>$sign$us</td>" out "<td class=\"name\">$kind" out "<dt>${sign:+$sign }$kind</dt>" ;;
+    svg)
+        fb run layer_norm.lua "$plan" --device $device --format svg
+        if [ -n "$sign" ]; then
+            is "a picture, $kind" 0 out 'class="[^"]*hollow' out "$sign $kind"
+        else
+            is "a picture, $kind" 0 no '[~≈][0-9]' no 'class="[^"]*(hollow|guess)"'
+        fi
+        ;;
+    jsonl)
+        fb run layer_norm.lua "$plan" --device $device --out "$kind.jsonl"
+        json "a results file, $kind" "$kind.jsonl" source="$kind" wall_us.kind="$kind" device_us.kind="$kind"
+        ;;
+    diff)
+        fb diff layer_norm.lua max "$plan" --device $device
+        is "diff, $kind" 0 out "^second .* $sign$us  " out "\\(times: recorded( → $kind)?\\)" no "^(launches|rest) .* $other[-+][0-9.]+ "
+        [ "$kind" = recorded ] || holds "diff's parts, $kind" grep -Eq "^launches .* $sign[-+]$us " out
+        fb diff layer_norm.lua max "$plan" --device $device --format json
+        json "diff in JSON, $kind" out why.source="$kind" columns.1.wall_us.kind="$kind"
+        ;;
+    gate)
+        for as in table markdown json; do
+            fb gate layer_norm.lua "$plan" --faster-than max --device $device --format $as
+            holds "gate as $as, $kind" grep -Eq "\\(wall $sign$us against $us\\)" out
+        done
+        ;;
+    experiment)
+        swept table "an experiment's table and ranking, $kind" out "^$plan .* $sign[0-9.]+ +$kind\$" out "^[^ ]*$plan[^ ]* +$sign[0-9.]+ "
+        swept csv "an experiment as CSV, $kind" out 'source' out "^$plan,.*,$kind"
+        swept markdown "an experiment as Markdown, $kind" out "^\\| $plan \\|.* $sign[0-9.]+ \\|.* $kind \\|"
+        swept html "an experiment's page, $kind" out "$sign[0-9.]+</td>" out "<td class=\"name\">$kind"
+        swept svg "an experiment's picture, $kind" out ">$sign[0-9][0-9.]*<"
+        [ -f rows.jsonl ] || fb run layer_norm.lua --experiment --device $device --out rows.jsonl
+        holds "an experiment's file, $kind" grep -Eq "\"plan\":\"$plan\".*\"source\":\"$kind\"" rows.jsonl
+        ;;
+    esac
+}
+
+for format in table csv markdown json html svg jsonl diff gate experiment; do
+    one $format recorded none "$none" '[~≈]'
+    one $format composed composed.json ≈ '~?'
+    one $format predicted predicted.json '~' '≈?'
+done
+
+# Formats that hold several kinds say what the signs mean.
+for format in table markdown html svg; do
+    fb run layer_norm.lua none composed.json predicted.json --device $device --format $format
+    is "signs have a legend in $format" 0 out '~.*predicted.*by the cost model' out '≈.*composed.*of recorded kernels'
+done
+
+# A device's own measurements beside them; what was measured has no sign, and no ratio to another device's.
+cat >two.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  params = { n = fb.int { 64 } },
+  variants = {
+    one = function(g, p) return g:input("x", { p.n, 33 }):tanh():exp():relu() end,
+    other = function(g, p) return g:input("x", { p.n, 33 }):tanh():exp():sqrt() end,
+  },
+}
+LUA
+ratio='[0-9.]+(e[+]?[0-9]+)? ?×'
+for format in table markdown; do
+    fb run two.lua one:max@host one:none@host one:max@$device other:max@host --format $format
+    is "measured beside predicted in $format" 0 out "one:max@host .* measured" out "one:max@$device .* ~$us .* predicted" \
+        no "one:max@$device [^×]*$ratio" no "other:max@host [^×]*$ratio" no 'host[ |]+[~≈]'
+done
+fb diff two.lua one:max@host one:max@$device
+is "diff tells no ratio to another device" 0 out '^no ratio: it is another device than the first one.s$' no "$ratio|slower|faster"
+fb diff two.lua one:max@host other:max@host
+is "nor to another computation" 0 out '^no ratio: it is another computation than the first one.s$' no "$ratio|slower|faster"
+fb diff two.lua one:max@host other:max@host --format json
+json "nor in JSON" out 'why.incomparable=another computation' '!why.verdicts.wall' '!why.verdicts.device'
+fb gate two.lua one:max@host --faster-than other:max@host
+is "nor a gate" 3 out '\? +faster than other:max@host +.* it is another computation' no "$ratio"
+
+done_testing
