@@ -1,6 +1,5 @@
 # `make`, then put this folder on PYTHONPATH. `make test` compares one run of each library, and of the operators where
 # PYTHON has PyTorch, with what is expected. Variables of forward/Makefile, such as MARCH=, CC= or CUDA_HOME=, are passed on.
-FOLDERS = @FOLDERS@
 PYTHON ?= python3
 
 all:

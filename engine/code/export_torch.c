@@ -282,14 +282,9 @@ static void add_module(fb_str *out, const fb_export_torch *t, fb_arena *arena)
 
 static void add_makefile(fb_str *out, const fb_export_torch *t)
 {
-    const char *text = fb_embedded("kernels/export_torch.mk"), *at;
     add_origin(out, t->forward, "the libraries, and their tests");
-    while ((at = strstr(text, "@FOLDERS@"))) {
-        fb_str_add_n(out, text, (size_t)(at - text));
-        fb_str_add(out, t->backward ? "forward backward" : "forward");
-        text = at + strlen("@FOLDERS@");
-    }
-    fb_str_add(out, text);
+    fb_str_addf(out, "FOLDERS = forward%s\n", t->backward ? " backward" : "");
+    fb_str_add(out, fb_embedded("kernels/export_torch.mk"));
 }
 
 /* Which tensors the test's file has expected values of. */

@@ -6,9 +6,13 @@
 # cannot be told.
 cat >pair.lua <<'LUA'
 local function model(n)
-  return function(g) return g:input("x", { n }):tanh():exp():relu():sqrt():neg():tanh() end
+  return function(g)
+    local x = g:input("x", { 262144 })
+    for _ = 1, n do x = x:relu() end
+    return x
+  end
 end
-return require("fusebox").script { variants = { large = model(1048576), small = model(4096) } }
+return require("fusebox").script { variants = { large = model(16), small = model(1) } }
 LUA
 differ() {
     for _ in 1 2 3 4 5; do

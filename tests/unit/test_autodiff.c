@@ -1,6 +1,7 @@
 /* Gradients against central differences of the reference, in double precision throughout: op by op, in random graphs,
  * where PyTorch has a convention, and in loops. The last test asks whether every op of the table was seen. */
 #include "graph/autodiff.h"
+#include "graph/backward.h"
 
 #include "tests/unit/interp_help.h"
 
@@ -831,9 +832,80 @@ static void every_op_has_been_seen_or_carries_no_gradient(void **state)
     }
 }
 
+/* ---- the graph that goes with another one ---- */
+
+static const double *value_of(const fb_interp *in, fb_id node)
+{
+    return fb_interp_get(in, node)->v;
+}
+
+/* y = tanh(x w) and x itself leave, x as a copy: so x has the gradients of both. */
+static void a_backward_graph_takes_gradients_to_sources(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    static const double x_values[N] = {-1, -0.5, 0.25, 0.5, 2}, w_values[N] = {0.5, 2, -1, 0, 1};
+    rig r = rig_new();
+    fb_arena *arena = fb_arena_new();
+    fb_backward b;
+    fb_id x = data(&r, FB_F64, SHAPE(N), x_values), w = data(&r, FB_F64, SHAPE(N), w_values);
+    fb_id y = add1(&r, FB_OP_TANH, add2(&r, FB_OP_MUL, x, w));
+    assert_true(fb_graph_output(r.g, y, "y", &r.err) && fb_graph_output(r.g, x, "same", &r.err));
+    assert_true(fb_graph_finish(r.g, &r.err));
+    if (!fb_graph_backward(r.g, arena, &b, &r.err)) fail_msg("%s", r.err.text);
+    assert_int_equal(b.n, 2);
+    assert_true(b.graph->canonical);
+    fb_id given[2], left[2];
+    for (int i = 0; i < 2; i++) {
+        given[i] = fb_graph_find(b.graph, b.arrives[i]);
+        assert_int_equal(b.graph->nodes[given[i]].op, FB_OP_INPUT);
+        assert_int_equal(b.source[i], i ? w : x);
+        left[i] = b.graph->outputs[b.leaves[i]];
+    }
+    const fb_id keep[] = {given[0], given[1], left[0], left[1]};
+    fb_interp_options o = {.seed = 3, .files = rig_file, .files_ctx = &r};
+    fb_interp *in = fb_interp_run(b.graph, &o, keep, 4, &r.err);
+    if (!in) fail_msg("%s", r.err.text);
+    for (int i = 0; i < N; i++) {
+        double t = tanh(x_values[i] * w_values[i]), slope = value_of(in, given[0])[i] * (1 - t * t);
+        double to_x = slope * w_values[i] + value_of(in, given[1])[i], to_w = slope * x_values[i];
+        assert_true(fabs(value_of(in, left[0])[i] - to_x) <= 1e-12 * fmax(1, fabs(to_x)));
+        assert_true(fabs(value_of(in, left[1])[i] - to_w) <= 1e-12 * fmax(1, fabs(to_w)));
+    }
+    fb_interp_free(in);
+    fb_graph_free(b.graph);
+    fb_arena_free(arena);
+    rig_free(&r);
+}
+
+static void a_backward_graph_is_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const double value[] = {1, 2};
+    fb_arena *arena = fb_arena_new();
+    fb_backward b;
+    rig r = rig_new();
+    fb_id p = source(&r, FB_OP_PARAM, FB_F32, SHAPE(2), value);
+    add2(&r, FB_OP_ASSIGN, p, add1(&r, FB_OP_TANH, p));
+    assert_true(fb_graph_output(r.g, add1(&r, FB_OP_EXP, p), "y", &r.err) && fb_graph_finish(r.g, &r.err));
+    assert_false(fb_graph_backward(r.g, arena, &b, &r.err));
+    assert_non_null(strstr(r.err.text, "in place"));
+    assert_null(b.graph);
+    rig_free(&r);
+    r = rig_new();
+    fb_id i = data(&r, FB_I32, SHAPE(2), value);
+    assert_true(fb_graph_output(r.g, add2(&r, FB_OP_ADD, i, i), "y", &r.err) && fb_graph_finish(r.g, &r.err));
+    assert_false(fb_graph_backward(r.g, arena, &b, &r.err));
+    assert_non_null(strstr(r.err.text, "none of its outputs is a float"));
+    rig_free(&r);
+    fb_arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_backward_graph_takes_gradients_to_sources),
+        cmocka_unit_test(a_backward_graph_is_refused_with_a_reason),
         cmocka_unit_test(pointwise_ops_of_one_operand),
         cmocka_unit_test(pointwise_ops_of_two_operands_broadcast),
         cmocka_unit_test(where_and_casts),

@@ -948,7 +948,6 @@ static void test_turns_are_drawn(void **state)
 {
     (void)state;
     drawn_turns(compare_times);
-
 }
 
 int main(int argc, char **argv)
