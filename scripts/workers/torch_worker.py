@@ -19,6 +19,7 @@ the order in which it is best written. What may be taken over as it stands: the 
 everyone), the device's lock, the statistics, and everything under "the protocol".
 """
 import collections
+import contextlib
 import fcntl
 import itertools
 import json
@@ -575,7 +576,9 @@ def function(graph, scopes, wide=False):
     for name, dtype in DTYPES.items():
         names[f"dtype_{name}"] = torch.float64 if wide and dtype.is_floating_point else dtype
     # A file's name of its own for each: what the compiler counts and keeps by place in a source is no other graph's.
-    exec(compile(text, f"<fusebox graph {next(NUMBERS)}>", "exec"), names)
+    file = f"<fusebox graph {next(NUMBERS)}>"
+    exec(compile(text, file, "exec"), names)
+    names["model"].written = (file, text, out.calls)
     return names["model"], [graph["nodes"][i] for i in out.inputs]
 
 
@@ -785,7 +788,7 @@ class Case:
         """Builds it, and runs it once."""
         self.settings()
         model, self.inputs = function(self.graph, scopes=True)
-        self.model = model
+        self.model, self.written = model, model.written
         if self.plan.startswith("compile"):
             self.model = torch.compile(model, dynamic=False)
         elif self.plan == "max-autotune":
@@ -799,7 +802,8 @@ class Case:
         start = time.perf_counter()
         self.run = self.whole_run
         compiled = compiled_graphs()
-        with torch.no_grad():
+        self.decisions = inductor_plan.Decisions(self) if inductor_plan and not self.plan.startswith("eager") else None
+        with torch.no_grad(), self.decisions or contextlib.nullcontext():
             self.run()
             wait()
             if not self.plan.startswith("eager"):
@@ -970,13 +974,15 @@ class Case:
             if not cold:
                 self.rounds = [*self.rounds[1 - self.KEPT:], (began * 1e6, stat(self.hot[before:])["median"])]
 
-    def report(self):
+    def report(self, brief=False):
         r = {"device": "torch", "plan": self.plan, "nodes": len(self.graph["nodes"]), "source": "measured",
              "launch_mode": "graph" if self.plan.endswith("+graph") else "stream", "error": self.error}
         if not self.error["ok"]:  # a plan whose answer is wrong shows no time
             return r
         known = {"launches": self.launches, "peak_bytes": self.peak, "compile_ms": self.compile_ms, "kernels": self.kernels}
         r.update({key: value for key, value in known.items() if value is not None})
+        if self.decisions and not brief:
+            r["their_plan"] = self.decisions.report()
         for key, samples in (("wall_us", self.hot), ("cold_us", self.cold), ("device_us", self.busy)):
             if samples:
                 r[key] = stat(samples)
@@ -1160,7 +1166,8 @@ class Worker:
             raise Refused("input", f"no case {number} is prepared")
         waited = self.take_device(number)
         self.cases[number].sample(message.get("n", 20), message.get("cache") == "cold")
-        return {"type": "sampled", "id": number, "waited_us": waited, "report": self.cases[number].report()}
+        brief = bool(message.get("brief"))
+        return {"type": "sampled", "id": number, "waited_us": waited, "brief": brief, "report": self.cases[number].report(brief)}
 
     def release(self, message):
         if self.cases.pop(message["id"], None) and CUDA:
@@ -1215,6 +1222,10 @@ def main():
     Worker(front).serve()
 
 
+try:
+    import inductor_plan
+except ImportError:
+    inductor_plan = None  # a worker that was copied without it measures all the same
 MISSING, CUDA = None, False
 for cache in ("TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_AUTOGRAD_CACHE"):
     os.environ.setdefault(cache, "1")  # what another worker has compiled ahead is not compiled again
