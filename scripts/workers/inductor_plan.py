@@ -187,6 +187,13 @@ class Watch:
 
     def plan(self, places, names):
         kernels = [k for graph in self.kernels for k in graph]
+        made = collections.defaultdict(set)  # by calls of a library: operation → buffers
+        for k in kernels:
+            for fx in k.origins if k.call else ():
+                made[fx] |= k.buffers
+        for k in kernels:
+            if not k.call:  # it adds a call's bias; or copies an operand as the call wants it, which is no part of the call
+                k.origins = [fx for fx in k.origins if fx not in made or made[fx] & k.reads]
         held = []
         for k in kernels:
             lines = set()

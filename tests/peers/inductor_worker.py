@@ -4,7 +4,8 @@
     fusebox explain SCRIPT VARIANT:compile@torch VARIANT:inductor --worker 'python3 tests/peers/inductor_worker.py'
 
 Inputs are fake tensors on a CUDA device, which has the properties of an H200; Inductor lowers and schedules as it does
-there, and is stopped before it writes code. Decisions that need a GPU's times (max-autotune) cannot be had this way.
+there, and is stopped before it writes code. Decisions that need a GPU's times (max-autotune, padding
+of products) cannot be had this way.
 Needs PyTorch built for CUDA, and Triton's package.
 """
 import os
@@ -34,12 +35,57 @@ def pretend():
     import torch._inductor.compile_fx
     import torch._inductor.scheduler  # noqa: F401
     torch.cuda.get_device_properties = lambda *_: H200()
+    torch.cuda.current_device = lambda: 0
     torch.cuda.get_device_capability = lambda *_: (9, 0)
-    interface.CudaInterface.is_triton_capable = staticmethod(lambda *_: True)
-    interface.CudaInterface.raise_if_triton_unavailable = staticmethod(lambda *_: None)
+    torch._inductor.config.shape_padding = False  # decided by times
+    cuda = interface.CudaInterface
+    for name, value in (("get_device_properties", H200()), ("current_device", 0), ("device_count", 1), ("is_triton_capable", True),
+                        ("is_bf16_supported", True), ("get_compute_capability", 90), ("raise_if_triton_unavailable", None)):
+        setattr(cuda, name, staticmethod(lambda *_, value=value: value))
+    cuda.Worker.get_device_properties = staticmethod(lambda *_: H200())
+    cuda.Worker.current_device = staticmethod(lambda: 0)
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("torch") and "has_triton" in vars(module):
             module.has_triton = lambda *_: True
+
+
+def fold_here():
+    """Inductor finds constants by computing one element on the device; it is the same on the CPU."""
+    import torch
+    from torch._inductor.fx_passes import joint_graph
+    folder = joint_graph.UniformValueConstantFolder
+    deduce = folder._deduce_value
+
+    def on_cpu(self, node):
+        was = node.kwargs
+        if "device" in was:
+            node.kwargs = dict(was, device=torch.device("cpu"))
+        try:
+            return deduce(self, node)
+        finally:
+            node.kwargs = was
+
+    folder._deduce_value = on_cpu
+    folder._add_peephole_patterns = lambda self: None
+
+
+def attention(q, k, v, attn_mask=None, scale=None):
+    """What F.scaled_dot_product_attention takes of f32 on such a GPU, where a fake one has it choose the plain formula."""
+    import torch
+    if q.dim() != 4 or q.dtype == torch.float64:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask, scale=scale)
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            attn_mask = torch.where(attn_mask, 0.0, -float("inf")).to(q.dtype)
+        attn_mask = attn_mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, attn_mask, False, scale=scale)[0]
+
+
+class Functions:
+    """torch.nn.functional, but for the one."""
+
+    def __init__(self, torch):
+        self.__dict__.update(vars(torch.nn.functional), scaled_dot_product_attention=attention)
 
 
 class Case(worker.Case):
@@ -48,9 +94,13 @@ class Case(worker.Case):
     def prepare(self):
         import torch
         from torch._subclasses import FakeTensorMode
-        pretend()
+        if not hasattr(Case, "ready"):
+            Case.ready = True
+            pretend()
+            fold_here()
         model, inputs = worker.function(self.graph, scopes=True)
         model.__globals__["device"] = torch.device("cuda:0")
+        model.__globals__["F"] = Functions(torch)
         torch._dynamo.reset()
         self.settings()
         with FakeTensorMode(), torch.no_grad(), inductor_plan.Watch(stop=Stopped()) as watch:
