@@ -95,9 +95,19 @@ def origins_of(node):
         ir = s.node
         if ir is None:
             continue
-        own = ir.get_origin_node() if s.is_extern() else None
-        out += [own] if own is not None else [fx for fx in ir.get_origins() if not is_view(fx)]
+        origins = list(ir.get_origins())
+        if s.is_extern() and origins:
+            origins = [ir.get_origin_node() or max(origins, key=place)]
+        out += [fx for fx in origins if not is_view(fx)]
     return out
+
+
+def place(fx):
+    """Where an operation stands in its graph."""
+    order = fx.graph.__dict__.setdefault("fusebox_order", {})
+    if len(order) != len(fx.graph.nodes):
+        order.update({node: i for i, node in enumerate(fx.graph.nodes)})
+    return order.get(fx, -1)
 
 
 def kind_of(node):
