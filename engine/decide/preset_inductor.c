@@ -20,7 +20,7 @@
  * and one pointwise kernel: 4 calls, 5 kernels in f32 and 7 in bf16 by the same split. All counted on an H200 with
  * PyTorch 2.11.
  *
- * Left out: reductions of few outputs are split in two kernels there, reductions of under 8 elements unrolled, and
+ * Left out: reductions of few outputs are split in two kernels there, and
  * candidates benchmarked when that is asked for. Loops are unrolled by PyTorch; here a body is decided for itself. */
 #include "decide/decide.h"
 
@@ -45,7 +45,9 @@ typedef FB_VEC(dep) deps;
 /* A computed node as lowering leaves it. */
 typedef struct {
     kernel_kind kind;
-    bool buffer; /* it is stored; else inlined */
+    bool buffer;   /* it is stored; else inlined */
+    int unrolled;  /* a reduction of so many elements that is written out; 0 */
+    fb_id bias_of; /* the product that takes this sum along as its bias; FB_NONE */
     int64_t numel, rnumel;
     int ops;    /* of its own and inlined */
     deps reads; /* of buffers and sources */
@@ -174,22 +176,32 @@ static dep through(map m, dep inner)
     return (dep){inner.buffer, key ? key : 1, inner.bytes};
 }
 
+/* What the value reads through one access to an operand. */
+static void read_through(inductor *w, value *v, map m)
+{
+    const value *from = &w->value[m.base];
+    if (!fb_node_is_computed(w->g, m.base)) {
+        if (fb_op_has_storage(w->g->nodes[m.base].op)) add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
+    } else if (from->buffer) {
+        add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
+    } else {
+        v->ops += from->ops;
+        for (int i = 0; i < from->reads.n; i++) add_dep(&v->reads, through(m, from->reads.at[i]));
+    }
+}
+
 static void collect_reads(inductor *w, fb_id node)
 {
     const fb_node *n = &w->g->nodes[node];
     value *v = &w->value[node];
     v->reads.n = 0;
-    v->ops = 1;
+    v->ops = 1 + v->unrolled;
     for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
         map m = map_of(w->g, node, k);
-        const value *from = &w->value[m.base];
-        if (!fb_node_is_computed(w->g, m.base)) {
-            if (fb_op_has_storage(w->g->nodes[m.base].op)) add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
-        } else if (from->buffer) {
-            add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
-        } else {
-            v->ops += from->ops;
-            for (int i = 0; i < from->reads.n; i++) add_dep(&v->reads, through(m, from->reads.at[i]));
+        if (!v->unrolled) read_through(w, v, m);
+        for (int i = 0; i < v->unrolled; i++) { /* each element by an index of its own */
+            map one = {.base = m.base, .key = mix(mix(13, m.key), (uint64_t)i + 1), .bytes = m.bytes / v->unrolled};
+            read_through(w, v, one);
         }
     }
 }
@@ -223,11 +235,27 @@ static bool dear(const inductor *w, fb_id node)
            (n_readers(w, node) > 1 && v->reads.n > limit_of(FB_INDUCTOR_REALIZE_READS));
 }
 
-/* Would this part of a join need a copy anyway, or is it not stored yet? (lowering.py should_lower_cat_input) */
-static bool lowered_part(const inductor *w, fb_id base)
+/* Would this part of a join need a copy anyway, or is it not stored yet? (lowering.py should_lower_cat_input) What a
+ * view shows has its place already, and so has what a library writes. */
+static bool lowered_part(const inductor *w, fb_id part)
 {
+    fb_id base = fb_access_base(w->g, part);
+    const value *v = &w->value[base];
     if (!fb_node_is_computed(w->g, base)) return true;
-    return w->value[base].kind == POINTWISE && !w->value[base].buffer;
+    return v->kind == EXTERNAL || (v->kind == POINTWISE && !v->buffer) || (v->buffer && base != part);
+}
+
+/* Does it reduce, or read what does? (can_fuse_reduction) */
+static bool of_reduction(const inductor *w, fb_id base)
+{
+    const value *v = &w->value[base];
+    if (!fb_node_is_computed(w->g, base)) return false;
+    if (v->kind == REDUCTION) return true;
+    for (int i = 0; v->kind == POINTWISE && !v->buffer && i < v->reads.n; i++) {
+        fb_id from = v->reads.at[i].buffer;
+        if (fb_node_is_computed(w->g, from) && w->value[from].kind == REDUCTION) return true;
+    }
+    return false;
 }
 
 /* A join becomes a pointwise kernel that selects (pointwise_cat), or is written in place by its parts (ConcatKernel).
@@ -239,15 +267,69 @@ static bool selects(const inductor *w, fb_id join)
     if (n->n_args > limit_of(FB_INDUCTOR_CAT_INPUTS)) return false;
     bool any = false, all = true, uses = n_readers(w, join) > 0 && !w->d->planner->keep[join];
     for (int k = 0; k < n->n_args; k++) {
-        bool lowered = lowered_part(w, fb_access_base(w->g, n->args[k]));
+        bool lowered = lowered_part(w, n->args[k]);
         any |= lowered;
-        all &= lowered;
+        all &= lowered && !of_reduction(w, fb_access_base(w->g, n->args[k]));
     }
     for (int k = d->out_start[join]; k < d->out_start[join + 1]; k++) {
         fb_id c = d->edges[d->out[k]].consumer;
-        uses &= fb_node_is_computed(w->g, c) && fb_node_class(w->g, c) == FB_CLASS_POINTWISE;
+        fb_op_class cls = fb_node_class(w->g, c);
+        uses &= fb_node_is_computed(w->g, c) && (cls == FB_CLASS_POINTWISE || cls == FB_CLASS_JOIN);
     }
     return all || (any && uses);
+}
+
+/* ---- a product's bias (fx_passes/post_grad.py) ---- */
+
+static bool expands_to(const fb_shape *s, const fb_shape *to)
+{
+    if (s->rank > to->rank) return false;
+    for (int d = 0; d < s->rank; d++)
+        if (s->dim[d] != 1 && s->dim[d] != to->dim[d + to->rank - s->rank]) return false;
+    return true;
+}
+
+/* The framework's own call of both; views in it are not seen. */
+static bool in_linear(const fb_graph *g, fb_id a, fb_id b)
+{
+    for (fb_id s = g->nodes[a].scope; s != FB_NONE; s = g->scopes[s].parent) {
+        const char *op = g->scopes[s].op;
+        if (op && (strcmp(op, "linear") == 0 || strcmp(op, "addmm") == 0))
+            return fb_scope_within(g, g->nodes[b].scope, s);
+    }
+    return false;
+}
+
+/* The product that `sum` adds a bias to, where that may be one call; FB_NONE. */
+static fb_id product_under(const inductor *w, fb_id sum)
+{
+    const fb_node *n = &w->g->nodes[sum];
+    if (n->op != FB_OP_ADD) return FB_NONE;
+    for (int k = 0; k < 2; k++) {
+        fb_id m = fb_access_base(w->g, n->args[k]);
+        if (w->g->nodes[m].op != FB_OP_MATMUL || n_readers(w, m) != 1 || w->d->planner->keep[m]) continue;
+        bool plain = m == n->args[k] && w->g->nodes[m].shape.rank == 2;
+        if (!plain && !in_linear(w->g, sum, m)) continue;
+        if (expands_to(&w->g->nodes[n->args[1 - k]].shape, &n->shape) &&
+            fb_shape_elements(&n->shape) == fb_shape_elements(&w->g->nodes[m].shape))
+            return m;
+    }
+    return FB_NONE;
+}
+
+/* should_prefer_unfused_addmm: a sum goes with what is pointwise, if all that reads it is, and is no further rounding.
+ */
+static bool bias_is_apart(const inductor *w, fb_id sum)
+{
+    const fb_deps *d = w->d->planner->deps;
+    fb_dtype dtype = w->g->nodes[sum].dtype;
+    if (dtype == FB_F16 || dtype == FB_BF16 || w->d->planner->keep[sum]) return false;
+    for (int k = d->out_start[sum]; k < d->out_start[sum + 1]; k++) {
+        const fb_edge *e = &d->edges[d->out[k]];
+        bool computed = fb_node_is_computed(w->g, e->consumer);
+        if (!e->order_only && (!computed || fb_node_class(w->g, e->consumer) != FB_CLASS_POINTWISE)) return false;
+    }
+    return true;
 }
 
 static void set_loops(const inductor *w, fb_id node)
@@ -256,8 +338,14 @@ static void set_loops(const inductor *w, fb_id node)
     value *v = &w->value[node];
     v->numel = fb_shape_elements(&n->shape);
     v->rnumel = 1;
+    v->bias_of = FB_NONE;
     if (fb_node_class(w->g, node) == FB_CLASS_REDUCTION && v->numel > 0)
         v->rnumel = fb_shape_elements(&w->g->nodes[n->args[0]].shape) / v->numel;
+    if (v->kind == REDUCTION && v->rnumel > 0 && v->rnumel < limit_of(FB_INDUCTOR_UNROLLED) && n->op != FB_OP_CUMSUM) {
+        v->kind = POINTWISE;
+        v->unrolled = (int)v->rnumel;
+        v->rnumel = 1;
+    }
     if (n->op == FB_OP_CUMSUM && n->shape.dim[n->attrs->dim] > 0) {
         v->rnumel = n->shape.dim[n->attrs->dim];
         v->numel /= v->rnumel;
@@ -284,6 +372,10 @@ static void lower(inductor *w)
         value *v = &w->value[i];
         v->kind = kind_of(g, i);
         set_loops(w, i);
+        fb_id product = product_under(w, i);
+        if (product == FB_NONE || bias_is_apart(w, i)) continue;
+        v->kind = EXTERNAL;
+        v->bias_of = product;
     }
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (!fb_node_is_computed(g, i)) continue;
@@ -592,6 +684,20 @@ static fb_candidate candidate(const pair *p)
     return (fb_candidate){FB_STEP_FUSE, p->a, p->b, (double)p->bytes};
 }
 
+/* Sums that are a product's bias: one call with it. */
+static void take_biases(inductor *w)
+{
+    for (fb_id i = 0; i < w->g->n_nodes; i++) {
+        if (!fb_node_is_computed(w->g, i) || w->value[i].bias_of == FB_NONE) continue;
+        pair p = {.a = w->value[i].bias_of, .b = i, .bytes = fb_node_bytes(w->g, w->value[i].bias_of)};
+        if (blocked(w, cluster_of(w, p.a), cluster_of(w, i))) continue;
+        if (fb_decide(w->d, candidate(&p), (fb_beside){0},
+                      "addmm adds `%s`'s bias: what reads the sum is not all pointwise, or it has 16 bits",
+                      name_of(w, p.a)))
+            merge(w, cluster_of(w, p.a), cluster_of(w, i));
+    }
+}
+
 /* One round over the candidates, best first; whether any was fused. */
 static bool fuse_round(inductor *w)
 {
@@ -658,6 +764,7 @@ void fb_inductor_decide(fb_decider *d)
     lower(&w);
     lower_on_record(&w);
     start_clusters(&w);
+    take_biases(&w);
     for (int round = 0; round < limit_of(FB_INDUCTOR_ROUNDS) && fuse_round(&w);) round++;
     record_apart(&w);
     for (fb_id i = 0; i < w.g->n_nodes; i++) {

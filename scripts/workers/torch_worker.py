@@ -17,6 +17,7 @@ The protocol, the inputs, the analysis of graphs, the lock and the statistics ar
 file walks through a worker in the order in which it is best written.
 """
 import collections
+import contextlib
 import itertools
 import math
 import os
@@ -404,7 +405,9 @@ def function(graph, scopes, wide=False):
     for name, dtype in DTYPES.items():
         names[f"dtype_{name}"] = torch.float64 if wide and dtype.is_floating_point else dtype
     # A file's name of its own for each: what the compiler counts and keeps by place in a source is no other graph's.
-    exec(compile(text, f"<fusebox graph {next(NUMBERS)}>", "exec"), names)
+    file = f"<fusebox graph {next(NUMBERS)}>"
+    exec(compile(text, file, "exec"), names)
+    names["model"].written = (file, text, out.calls)
     return names["model"], [graph["nodes"][i] for i in out.inputs]
 
 
@@ -500,7 +503,7 @@ class Case(shared.Case):
         """Builds it, and runs it once."""
         self.settings()
         model, self.inputs = function(self.graph, scopes=True)
-        self.model = model
+        self.model, self.written = model, model.written
         if self.plan.startswith("compile"):
             self.model = torch.compile(model, dynamic=False)
         elif self.plan == "max-autotune":
@@ -514,7 +517,8 @@ class Case(shared.Case):
         start = time.perf_counter()
         self.run = self.whole_run
         compiled = compiled_graphs()
-        with torch.no_grad():
+        self.decisions = inductor_plan.Decisions(self) if inductor_plan and not self.plan.startswith("eager") else None
+        with torch.no_grad(), self.decisions or contextlib.nullcontext():
             self.run()
             wait()
             if not self.plan.startswith("eager"):
@@ -664,6 +668,8 @@ class Case(shared.Case):
         r = super().report(brief)
         if not self.error["ok"]:
             return r
+        if self.decisions and not brief:
+            r["their_plan"] = self.decisions.report()
         if self.hot and self.busy and r["wall_us"]["median"] >= r["device_us"]["median"]:
             copies = stat(self.copy_us)["median"] if self.copy_us else 0
             r["gap_us"] = max(0, r["wall_us"]["median"] - r["device_us"]["median"] - copies)
@@ -721,6 +727,10 @@ class Framework(shared.Framework):
             torch.cuda.empty_cache()
 
 
+try:
+    import inductor_plan
+except ImportError:
+    inductor_plan = None  # a worker that was copied without it measures all the same
 MISSING, CUDA = None, False
 for cache in ("TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_AUTOGRAD_CACHE"):
     os.environ.setdefault(cache, "1")  # what another worker has compiled ahead is not compiled again
