@@ -610,6 +610,7 @@ class Framework:
     derived from Case), the lock of what it runs on, and in `missing` the sentence of why it cannot be had."""
 
     device, title, case, lock, missing = "", "", Case, None, None
+    obeys = False  # a plan of fusebox's may be given (Case.take), as groups of nodes that are to be one kernel each
 
     def name(self):
         """The framework, its version, and what it runs on."""
@@ -645,6 +646,8 @@ class Worker:
         entry = {"device": f.device, "kind": f.device}
         if f.missing:
             return {"devices": [dict(entry, missing=f.missing)], "libraries": []}
+        if f.obeys:
+            entry["obeys"] = True
         return {"devices": [dict(entry, name=f.name(), plans=list(f.case.PLANS))], "libraries": []}
 
     def hello(self, message):
@@ -667,16 +670,21 @@ class Worker:
             lambda n: self.front.say({"type": "progress", "id": number, "what": f"waiting, {n} ahead", "fraction": 0}))
 
     def case(self, message):
-        f, plan = self.framework, message.get("plan")
+        f, plan, given = self.framework, message.get("plan"), None
         if f.missing:
             raise Refused("unavailable", f.missing)
         if message.get("graph") not in self.graphs:
             raise Refused("input", f"graph {message.get('graph')} was not sent, or long ago")
+        if f.obeys and isinstance(plan, dict) and isinstance(plan.get("groups"), list):
+            plan, given = str(plan.get("name", "plan")), plan
         if not isinstance(plan, str):
             raise Refused("input", f"{f.title} plans for itself: a plan is one of {', '.join(f.case.PLANS)}")
-        if plan not in f.case.PLANS:
+        if not given and plan not in f.case.PLANS:
             raise Refused("input", f"{f.title} has no plan \"{plan}\"; it has {', '.join(f.case.PLANS)}")
-        return f.case(self.graphs[message["graph"]], plan, message.get("seeds") or [0], self.files)
+        case = f.case(self.graphs[message["graph"]], plan, message.get("seeds") or [0], self.files)
+        if given:
+            case.take(given)
+        return case
 
     def prepare(self, message):
         number, f = message["id"], self.framework

@@ -11,12 +11,14 @@ Its plans:
 tinygrad has no loops: the steps of one are written out, up to a limit. An op scope is tinygrad's own method where it has one.
 Needs tinygrad and numpy; without them the device is listed with what is missing."""
 import math
+import os
 import sys
 
 import fusebox_worker as shared
 from fusebox_worker import FLOATS, SOURCES, VIEWS, Lock, Refused, Walk, number
 
 MISSING = None
+os.environ.pop("PYTHON", None)  # to tinygrad it is a device; to whoever starts us maybe an interpreter
 try:
     import numpy
     import tinygrad

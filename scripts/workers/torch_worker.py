@@ -26,7 +26,7 @@ import sys
 import time
 
 import fusebox_worker as shared
-from fusebox_worker import ALIKE, ALLOWED, SOURCES, Analysis, Lock, Refused, allowed_of, checked, kernel_rows, number, stat  # noqa: F401
+from fusebox_worker import ALIKE, ALLOWED, SOURCES, VIEWS, Analysis, Lock, Refused, allowed_of, checked, kernel_rows, number, stat  # noqa: F401
 
 
 class Arrays:
@@ -275,10 +275,32 @@ def scope_call(scope, args):
 class Source(Analysis):
     """A graph written out as one Python function of its sources. With `scopes`, op scopes become PyTorch's own calls."""
 
-    def __init__(self, graph, scopes):
+    def __init__(self, graph, scopes, groups=None):
+        """`groups`: node → the groups of a plan that compute it, which are written beside each operation; an op scope is a
+        call then only if it lies in one of them."""
+        self.groups = groups
         super().__init__(graph, (lambda scope, args: scope_call(scope, [f"v{a}" for a in args])) if scopes else None)
         self.inputs = []
         self.lines = []
+
+    # -- groups of a plan
+
+    def call_of(self, call, scope, inside):
+        parts = {tuple(self.groups[i]) for i in inside if i in self.groups} if self.groups else ()
+        return None if len(parts) > 1 else super().call_of(call, scope, inside)
+
+    def say(self, i, indent, text):
+        """A statement, marked with the groups that it is of (inductor_groups.py)."""
+        groups = self.groups.get(i) if self.groups else None
+        if not groups:
+            self.lines.append(indent + text)
+            return
+        steps, region = [], self.nodes[i].get("region", 0)
+        while self.regions[region].get("loop", -1) >= 0:
+            steps.append(f"t{self.regions[region]['loop']}")
+            region = self.regions[region].get("parent", 0)
+        self.lines.append(f"{indent}with marked({{'fusebox': {list(groups)}, 'fusebox_steps': {listed(steps)}}}):")
+        self.lines.append(f"{indent}    {text}")
 
     # -- names
 
@@ -310,7 +332,7 @@ class Source(Analysis):
         if i in self.calls:
             call = self.calls[i]
             if i == max(call.results):
-                self.lines.append(f"{indent}{', '.join(f'v{r}' for r in call.results)} = {call.what}")
+                self.say(i, indent, f"{', '.join(f'v{r}' for r in call.results)} = {call.what}")
         elif op == "loop":
             self.loop(node, indent)
         elif op == "step":
@@ -321,7 +343,7 @@ class Source(Analysis):
             self.lines.append(f"{indent}v{i} = v{node['args'][1]}")
         elif op not in SOURCES and op not in ("carried", "item"):
             shapes = [self.nodes[a]["shape"] for a in node.get("args", ())]
-            self.lines.append(f"{indent}v{i} = {expression(node, self.operands(node), shapes)}")
+            self.say(i, indent, f"v{i} = {expression(node, self.operands(node), shapes)}")
 
     def region(self, number, indent):
         for node in self.by_region[number]:
@@ -391,17 +413,19 @@ class Source(Analysis):
         read = set(re.findall(r"\bv\d+\b", body)) | {f"v{r}" for r in self.results}
         self.inputs = [n["id"] for n in self.nodes if n["op"] in SOURCES and f"v{n['id']}" in read]
         head = f"def model({', '.join(f'v{i}' for i in self.inputs)}):"
-        return "\n".join([head] + self.drop_dead() + [f"    return [{', '.join(f'v{r}' for r in self.results)}]"]) + "\n"
+        return "\n".join([head] + (self.lines if self.groups else self.drop_dead()) + [f"    return [{', '.join(f'v{r}' for r in self.results)}]"]) + "\n"
 
 
 NUMBERS = itertools.count(1)
 
 
-def function(graph, scopes, wide=False):
+def function(graph, scopes, wide=False, groups=None):
     """The function and the source nodes that it takes. `wide`: everything that is a float is a double."""
-    out = Source(graph, scopes)
+    out = Source(graph, scopes, groups)
     text = out.text()
     names = {"torch": torch, "F": torch.nn.functional, "device": DEVICE}
+    if groups:
+        names["marked"] = torch.fx.traceback.annotate
     for name, dtype in DTYPES.items():
         names[f"dtype_{name}"] = torch.float64 if wide and dtype.is_floating_point else dtype
     # A file's name of its own for each: what the compiler counts and keeps by place in a source is no other graph's.
@@ -488,6 +512,7 @@ class Case(shared.Case):
         if plan.endswith("+graph") and not CUDA:
             raise Refused("unavailable", f"PyTorch finds no GPU here, and {plan} replays a CUDA graph")
         super().__init__(graph, plan, seeds, files)
+        self.groups = self.obeyed = self.decisions = None
         self.tf32 = any(n.get("precision") == "tf32" for n in graph["nodes"])
         self.run = None
         # What is fed and received is copied by every run, in order with its kernels, as fusebox's own plans do it.
@@ -499,12 +524,32 @@ class Case(shared.Case):
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
         torch.backends.cudnn.allow_tf32 = self.tf32
 
+    def take(self, given):
+        """A plan of fusebox's: the groups, each the numbers of its nodes, and what they are called."""
+        missing = inductor_groups.unavailable(torch.__version__) if inductor_groups else "inductor_groups.py is not beside the worker"
+        if missing:
+            raise Refused("unavailable", missing)
+        groups, n = given["groups"], len(self.graph["nodes"])
+        if not all(isinstance(i, int) and 0 <= i < n for group in groups for i in group):
+            raise Refused("input", "a plan's groups are lists of the graph's nodes")
+        self.groups, self.names = collections.defaultdict(list), []
+        for group in groups:
+            real = [i for i in group if self.graph["nodes"][i]["op"] not in VIEWS | SOURCES | {"loop", "result", "carried", "item", "step"}]
+            for i in real:
+                self.groups[i].append(len(self.names))
+            if real:
+                named = [self.graph["nodes"][i]["name"] for i in real]
+                self.names.append(" ".join(named[:3]) + (f" … {named[-1]}" if len(named) > 3 else ""))
+
     def build(self):
         """Builds it, and runs it once."""
         self.settings()
-        model, self.inputs = function(self.graph, scopes=True)
+        model, self.inputs = function(self.graph, scopes=True, groups=self.groups)
         self.model, self.written = model, model.written
-        if self.plan.startswith("compile"):
+        obey = inductor_groups.Obey(self.names) if self.groups else None
+        if self.groups:
+            self.model = torch.compile(model, dynamic=False)
+        elif self.plan.startswith("compile"):
             self.model = torch.compile(model, dynamic=False)
         elif self.plan == "max-autotune":
             self.model = torch.compile(model, mode="max-autotune-no-cudagraphs", dynamic=False)
@@ -517,11 +562,13 @@ class Case(shared.Case):
         start = time.perf_counter()
         self.run = self.whole_run
         compiled = compiled_graphs()
-        self.decisions = inductor_plan.Decisions(self) if inductor_plan and not self.plan.startswith("eager") else None
-        with torch.no_grad(), self.decisions or contextlib.nullcontext():
+        self.decisions = inductor_plan.Decisions(self) if inductor_plan and not obey and not self.plan.startswith("eager") else None
+        with torch.no_grad(), obey or self.decisions or contextlib.nullcontext():
             self.run()
             wait()
-            if not self.plan.startswith("eager"):
+            if obey:
+                self.obeyed = obey.result()
+            if not self.plan.startswith("eager") or obey:
                 self.compile_ms = (time.perf_counter() - start) * 1e3
                 if compiled_graphs() == compiled:
                     raise Refused("unavailable", f"PyTorch compiled nothing of it: {self.plan} would be eager under another name")
@@ -668,6 +715,8 @@ class Case(shared.Case):
         r = super().report(brief)
         if not self.error["ok"]:
             return r
+        if self.obeyed:
+            r["obeyed"] = self.obeyed
         if self.decisions and not brief:
             r["their_plan"] = self.decisions.report()
         if self.hot and self.busy and r["wall_us"]["median"] >= r["device_us"]["median"]:
@@ -687,7 +736,7 @@ class Case(shared.Case):
 
 class Framework(shared.Framework):
     device, title, case = "torch", "PyTorch", Case
-    can_compile = False
+    can_compile, obeys = False, True
 
     def name(self):
         on = torch.cuda.get_device_name(0) if CUDA else f"the CPU, {torch.get_num_threads()} threads"
@@ -731,6 +780,10 @@ try:
     import inductor_plan
 except ImportError:
     inductor_plan = None  # a worker that was copied without it measures all the same
+try:
+    import inductor_groups
+except ImportError:
+    inductor_groups = None
 MISSING, CUDA = None, False
 for cache in ("TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_AUTOGRAD_CACHE"):
     os.environ.setdefault(cache, "1")  # what another worker has compiled ahead is not compiled again

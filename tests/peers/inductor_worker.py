@@ -118,11 +118,13 @@ class Case(worker.Case):
                 "their_plan": self.theirs}
 
 
-class Worker(worker.Worker):
-    def load_compiler(self):
+class Framework(worker.Framework):
+    case = Case
+
+    def before(self, front, plan):
         """Nothing is compiled here to the end."""
 
 
 if __name__ == "__main__":
-    worker.Case, worker.Worker = Case, Worker
-    worker.main()
+    Framework.missing, Framework.lock = worker.MISSING, worker.Lock("host")
+    worker.shared.main(Framework())

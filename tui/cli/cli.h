@@ -83,6 +83,10 @@ int fb_cli_fail_in(const fb_error *err, const char *path);
 
 /* ---- sessions ---- */
 
+/* `--worker NAME` of a framework, `--worker auto` of all that Python has: puts the commands of their workers among
+ * those of `o`. False: the word is neither, but a command of its own. Ends the program where it cannot be done. */
+bool fb_frameworks_take(fb_cli_options *o, const char *word);
+
 /* A session with the script loaded and its parameters set, every worker heard. NULL with *status when that failed,
  * already said. `argv0` names the binary. */
 fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status);
