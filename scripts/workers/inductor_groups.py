@@ -89,7 +89,7 @@ class Passes:
         for fx in list(keys):
             if leaves(fx, keys) and isinstance(fx.meta.get("val"), torch.Tensor):
                 with graph.inserting_after(fx):
-                    extra = graph.call_function(torch.ops.aten.alias.default, (fx,))
+                    extra = graph.call_function(torch.ops.aten.logical_not.default, (fx,))
                 extra.meta = {"val": fx.meta["val"], GUARD: True}
                 self.guards += 1
 
