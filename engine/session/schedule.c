@@ -562,22 +562,36 @@ static void process_died(fb_session *s, int worker, const fb_job *but)
     }
 }
 
-/* What a framework made of a plan that it was to keep to: in the log, group by group where it did not. */
+/* For whoever runs it, as what the script prints. */
+static void tell(fb_session *s, const fb_job *j, const char *what)
+{
+    fb_str line = {0};
+    fb_str_addf(&line, "%s: %.300s", j->column->text, what);
+    fb_session_log(s, line.text, true);
+    fb_str_free(&line);
+}
+
+/* What a framework made of a plan that it was to keep to: group by group where it did not. */
 static void say_obeyed(fb_session *s, const fb_job *j, const json_t *message)
 {
     enum { MOST = 20 };
-    const json_t *report = json_object_get(message, "report"), *told = json_object_get(report, "obeyed");
+    const json_t *told = json_object_get(json_object_get(message, "report"), "obeyed");
     const json_t *others = json_object_get(told, "others"), *note;
     if (!told || !j->column) return;
-    fb_session_say(s, "%s: %lld of %lld groups are kernels of their own; %lld kernels", j->column->text,
-                   (long long)fb_json_int_or(told, "obeyed", 0), (long long)fb_json_int_or(told, "groups", 0),
-                   (long long)fb_json_int_or(told, "kernels", 0));
+    int64_t groups = fb_json_int_or(told, "groups", 0), kernels = fb_json_int_or(told, "kernels", 0);
+    fb_str line = {0};
+    fb_str_addf(&line, "%lld of %lld groups are kernels as planned; %lld kernels in all",
+                (long long)fb_json_int_or(told, "obeyed", 0), (long long)groups, (long long)kernels);
+    tell(s, j, line.text);
     size_t i, n = json_array_size(others);
     json_array_foreach(others, i, note)
     {
-        if (i < MOST && json_is_string(note)) fb_session_say(s, "%s: %.200s", j->column->text, json_string_value(note));
+        if (i < MOST && json_is_string(note)) tell(s, j, json_string_value(note));
     }
-    if (n > MOST) fb_session_say(s, "%s: … and %zu groups more", j->column->text, n - MOST);
+    fb_str_clear(&line);
+    fb_str_addf(&line, "and %zu groups more", n - MOST);
+    if (n > MOST) tell(s, j, line.text);
+    fb_str_free(&line);
 }
 
 static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
