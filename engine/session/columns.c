@@ -363,8 +363,7 @@ static fb_plan *plan_to_obey(fb_column_record *c, fb_error *err)
     return NULL;
 }
 
-/* {"name":…,"groups":[[node, …], …]}: what lies in one group is one kernel. NULL: of another graph than the written. */
-static json_t *groups_of(const fb_column_record *c, const fb_plan *plan)
+json_t *fb_plan_as_groups(const fb_plan *plan, const char *name)
 {
     if (fb_plan_rolled(plan)) return NULL;
     json_t *groups = json_array();
@@ -374,14 +373,14 @@ static json_t *groups_of(const fb_column_record *c, const fb_plan *plan)
         for (int i = 0; i < group->n_nodes; i++) json_array_append_new(nodes, json_integer(group->nodes[i]));
         json_array_append_new(groups, nodes);
     }
-    return json_pack("{s:s, s:o}", "name", c->base, "groups", groups);
+    return json_pack("{s:s, s:o}", "name", name, "groups", groups);
 }
 
 static void take_obeyed(fb_column_record *c)
 {
     fb_error why = {0};
     fb_plan *plan = plan_to_obey(c, &why);
-    if (plan) c->obeyed = groups_of(c, plan);
+    if (plan) c->obeyed = fb_plan_as_groups(plan, c->base);
     if (plan && !c->obeyed)
         fb_fail(&why, FB_ERR_USAGE, "%s: its loops are not those of the graph as written, which a framework compiles",
                 c->base);

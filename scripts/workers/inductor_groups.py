@@ -131,6 +131,12 @@ class Obey:
         self.names, self.kernels, self.wrapped = names, [], None
 
     def __enter__(self):
+        passes = Passes()
+        self.enter(passes, passes.guard)
+        return self
+
+    def enter(self, passes, first):
+        """`first` gets the graph before anything is rewritten."""
         import torch
         from torch._functorch import config as functorch
         from torch._inductor import config, scheduler
@@ -138,7 +144,7 @@ class Obey:
         from torch._inductor.choices import InductorChoices
         from torch._inductor.custom_graph_pass import CustomGraphPass
         from torch._inductor.virtualized import V
-        obey, passes = self, Passes()
+        obey = self
 
         class Choices(InductorChoices):
             @staticmethod
@@ -146,6 +152,8 @@ class Obey:
                 a, b = groups_of(node1), groups_of(node2)
                 if a and b:
                     return together(a, b)
+                if shared_data_score == 0:
+                    return False  # else this is for those of one group alone
                 return InductorChoices.can_fuse(scheduler, node1, node2, shared_data_score)
 
             @staticmethod
@@ -170,12 +178,11 @@ class Obey:
             obey.kernels += [n for n in scheduler.nodes if type(n).__name__ != "NopKernelSchedulerNode"]
         scheduler.Scheduler._init = fused
         self.wrapped = scheduler.Scheduler
-        self.patches = [config.patch(fx_graph_cache=False, aggressive_fusion=True, joint_custom_pre_pass=made(passes.guard),
+        self.patches = [config.patch(fx_graph_cache=False, aggressive_fusion=True, joint_custom_pre_pass=made(first),
                                      post_grad_custom_pre_pass=made(passes.guard), post_grad_custom_post_pass=made(passes.store)),
-                        functorch.patch(enable_autograd_cache=False), V.set_choices_handler(Choices()), torch.no_grad()]
+                        functorch.patch(enable_autograd_cache=False), V.set_choices_handler(Choices())]
         for patch in self.patches:
             patch.__enter__()
-        return self
 
     def __exit__(self, *_):
         for patch in reversed(self.patches):

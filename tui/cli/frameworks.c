@@ -11,10 +11,12 @@
 #include "device/device.h"
 #include "device/peers.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NAME(KIND) #KIND,
 static const char *const names[] = {FB_PEERS(NAME)};
@@ -98,4 +100,59 @@ bool fb_frameworks_take(fb_cli_options *o, const char *word)
         fb_str_free(&all);
     }
     return true;
+}
+
+/* ---- a plan as a module ---- */
+
+enum { MODULE_MOST = 64 << 20 };
+
+/* Runs the writer on `from`; what it says on stderr goes into `said`. */
+static bool run_writer(const char *place, const char *from, const char *to, const char *said, fb_error *err)
+{
+    fb_str command = {0};
+    const char *const files[] = {from, to, said}, *const marks[] = {" <", " >", " 2>"};
+    fb_str_add_word(&command, python());
+    fb_str_add(&command, " ");
+    fb_str script = {0};
+    fb_str_addf(&script, "%s/inductor_export.py", place);
+    fb_str_add_word(&command, script.text);
+    fb_str_free(&script);
+    for (int i = 0; i < 3; i++) {
+        fb_str_add(&command, marks[i]);
+        fb_str_add_word(&command, files[i]);
+    }
+    int status = system(command.text);
+    fb_str_free(&command);
+    if (status == 0) return true;
+    char *text = fb_read_file(said, MODULE_MOST, NULL, NULL), *last = text, *rest = NULL;
+    for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) last = line;
+    fb_fail(err, FB_ERR_UNAVAILABLE, "%s writes no plan for Inductor: %.300s", python(),
+            last && *last ? last : "it cannot be run");
+    fb_free(text);
+    return false;
+}
+
+bool fb_frameworks_export(json_t *request, const char *file, fb_error *err)
+{
+    char place[PATH_MAX];
+    fb_str paths[3] = {{0}};
+    static const char *const endings[] = {"json", "py", "err"};
+    bool fine = false;
+    char *text = json_dumps(request, JSON_COMPACT);
+    json_decref(request);
+    if (access(file, F_OK) == 0)
+        fb_fail(err, FB_ERR_USAGE, "%s: it is there already, and nothing is written over", file);
+    else if (unpack(place, err)) {
+        for (int i = 0; i < 3; i++) fb_str_addf(&paths[i], "%s/export-%d.%s", place, (int)getpid(), endings[i]);
+        size_t n = 0;
+        fine = fb_write_file(paths[0].text, text, strlen(text), err) &&
+               run_writer(place, paths[0].text, paths[1].text, paths[2].text, err);
+        char *module = fine ? fb_read_file(paths[1].text, MODULE_MOST, &n, err) : NULL;
+        fine = module && fb_write_file(file, module, n, err);
+        fb_free(module);
+        for (int i = 0; i < 3; i++) unlink(paths[i].text);
+    }
+    for (int i = 0; i < 3; i++) fb_str_free(&paths[i]);
+    free(text);
+    return fine;
 }
