@@ -166,6 +166,42 @@ LUA
         mv fewer out
         is "torch: and what max fuses is fused" 0 out '^fewer True'
     fi
+    cat >own.lua <<'LUA'
+return function(g)
+  local x, w = g:input("x", { 8, 16 }, "f32", { dist = "normal" }), g:param("w", { 16, 4 })
+  return ((x:matmul(w) + g:param("b", { 4 })):relu() * 2):tanh()
+end
+LUA
+    timeout 600 "$FUSEBOX" export own.lua none ownplan.py --as inductor >out 2>err </dev/null
+    status=$?
+    is "export --as inductor writes a module" 0 err1 'ownplan.py: 5 groups'
+    fb export own.lua none ownplan.py --as inductor
+    is "but over nothing" 1 err1 'there already'
+    fb export own.lua none own-plan.py --as inductor
+    is "nor what cannot be imported" 1 err1 'what Python imports'
+    timeout 600 "$python" - >out 2>err <<'PYTHON'
+import torch
+if not torch.__version__.startswith("2.11"):
+    print("another version")
+    raise SystemExit
+import ownplan
+class Own(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.b, self.w = torch.nn.Parameter(torch.randn(4)), torch.nn.Parameter(torch.randn(16, 4))
+    def forward(self, x):
+        return torch.tanh(torch.relu(x @ self.w + self.b) * 2)
+own, x = Own(), torch.randn(8, 16)
+with torch.no_grad():
+    print("same", torch.allclose(torch.compile(own)(x), own(x), atol=1e-6))
+    r = ownplan.report()
+    print("found", r["found"], "of", r["operations"], "kernels", r["kernels"], "obeyed", r["obeyed"])
+    torch.compile(lambda x: torch.sin(x) + 1)(x)
+    print("another", ownplan.report())
+PYTHON
+    status=$?
+    grep -q 'another version' out || is "and a model of one's own is compiled as it says" 0 out '^same True' \
+        out '^found 5 of 5 kernels 5 obeyed 5' out "^another .*'found': 0"
 else
     tests=$((tests + 1))
     echo "ok $tests - plans for Inductor # SKIP $python has no torch"
