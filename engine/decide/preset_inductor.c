@@ -235,14 +235,26 @@ static bool dear(const inductor *w, fb_id node)
            (n_readers(w, node) > 1 && v->reads.n > limit_of(FB_INDUCTOR_REALIZE_READS));
 }
 
+/* Is its place in memory settled before the join? A library that reads it wants it as it is. */
+static bool settled(const inductor *w, fb_id base, fb_id join)
+{
+    const fb_deps *d = w->d->planner->deps;
+    for (int k = d->out_start[base]; k < d->out_start[base + 1]; k++) {
+        fb_id c = d->edges[d->out[k]].consumer;
+        if (c < join && fb_node_is_computed(w->g, c) && w->value[c].kind == EXTERNAL) return true;
+    }
+    return false;
+}
+
 /* Would this part of a join need a copy anyway, or is it not stored yet? (lowering.py should_lower_cat_input) What a
- * view shows has its place already, and so has what a library writes. */
-static bool lowered_part(const inductor *w, fb_id part)
+ * view shows has its place already, and so has what a library writes or has read. */
+static bool lowered_part(const inductor *w, fb_id part, fb_id join)
 {
     fb_id base = fb_access_base(w->g, part);
     const value *v = &w->value[base];
     if (!fb_node_is_computed(w->g, base)) return true;
-    return v->kind == EXTERNAL || (v->kind == POINTWISE && !v->buffer) || (v->buffer && base != part);
+    if (v->kind == EXTERNAL || (v->kind == POINTWISE && !v->buffer)) return true;
+    return v->buffer && (base != part || settled(w, base, join));
 }
 
 /* Does it reduce, or read what does? (can_fuse_reduction) */
@@ -267,7 +279,7 @@ static bool selects(const inductor *w, fb_id join)
     if (n->n_args > limit_of(FB_INDUCTOR_CAT_INPUTS)) return false;
     bool any = false, all = true, uses = n_readers(w, join) > 0 && !w->d->planner->keep[join];
     for (int k = 0; k < n->n_args; k++) {
-        bool lowered = lowered_part(w, n->args[k]);
+        bool lowered = lowered_part(w, n->args[k], join);
         any |= lowered;
         all &= lowered && !of_reduction(w, fb_access_base(w->g, n->args[k]));
     }
@@ -326,8 +338,8 @@ static bool bias_is_apart(const inductor *w, fb_id sum)
     if (dtype == FB_F16 || dtype == FB_BF16 || w->d->planner->keep[sum]) return false;
     for (int k = d->out_start[sum]; k < d->out_start[sum + 1]; k++) {
         const fb_edge *e = &d->edges[d->out[k]];
-        bool computed = fb_node_is_computed(w->g, e->consumer);
-        if (!e->order_only && (!computed || fb_node_class(w->g, e->consumer) != FB_CLASS_POINTWISE)) return false;
+        if (e->order_only || !fb_node_is_computed(w->g, e->consumer)) continue; /* a loop: its steps read views */
+        if (fb_node_class(w->g, e->consumer) != FB_CLASS_POINTWISE) return false;
     }
     return true;
 }

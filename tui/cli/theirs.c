@@ -65,6 +65,20 @@ static bool print_one(const fb_session *s, int at, bool sources, fb_str *out, fb
     return true;
 }
 
+bool fb_cli_theirs_beside(const fb_session *s, int a, int b, fb_str *out)
+{
+    const fb_column *x = fb_session_column(s, a), *y = fb_session_column(s, b);
+    if (!x->plan == !y->plan || x->written != y->written) return false;
+    const fb_column *ours = x->plan ? x : y, *other = x->plan ? y : x;
+    const fb_theirs *t = other->report ? other->report->theirs : NULL;
+    fb_arena *arena = fb_arena_new();
+    fb_theirs_beside beside;
+    bool told = t && fb_theirs_compare(t, ours->plan, arena, &beside);
+    if (told) fb_theirs_say(&beside, out);
+    fb_arena_free(arena);
+    return told;
+}
+
 int fb_cli_theirs(fb_session *s, bool sources)
 {
     int n = fb_session_columns(s), status = 0, *columns = fb_calloc((size_t)n + 1, sizeof *columns), m = 0;
