@@ -111,6 +111,10 @@ return fb.script {
       end)
       return ys[1]
     end,
+    norms = function(g)
+      local x = g:input("x", { 2, 6, 5, 4 }, "f32", { dist = "normal" })
+      return nn.batch_norm(x), nn.group_norm(x, 3), nn.batch_norm(x, { affine = false, name = "plain" })
+    end,
     gru = function(g)
       local h = g:input("h", { 3, 5 })
       return nn.gru_cell(g:input("x", { 3, 6 }), h)
@@ -148,6 +152,7 @@ called() { # SCRIPT VARIANT CALLS SWITCH…
 }
 called layers.lua layers 'F.layer_norm F.linear F.silu F.softmax torch.addmm'
 called layers.lua attention F.scaled_dot_product_attention
+called layers.lua norms 'F.batch_norm F.group_norm'
 called layers.lua gru torch.gru_cell
 called layers.lua gather '(F.embedding|no calls)'
 called layers.lua half F.layer_norm
