@@ -59,6 +59,33 @@ else
     holds "torch.compile fails with one sentence" grep -q 'combined:compile@torch: PyTorch: ' err
 fi
 
+# ---- what its compiler decided ----
+
+cat >decided.lua <<'LUA'
+return function(g)
+  local x = g:input("x", { 64, 32 })
+  local y = (x:tanh() * 2):matmul(g:param("w", { 32, 16 }))
+  return y:relu() + y:exp():sum(-1, true)
+end
+LUA
+fbt explain decided.lua compile@torch inductor
+case $("$python" -c 'import torch; print(torch.__version__)') in
+2.11*)
+    if [ $status = 0 ]; then
+        is "Inductor's kernels are known by their nodes" 0 out 'compile@torch: Inductor 2\.11.*: [0-9]+ kernels' \
+            out '^ +[0-9]+  pointwise +tanh mul$' out '^ +[0-9]+  extern +matmul$' out 'mul → matmul: ' \
+            out 'beside inductor: [0-9]+ of [0-9]+ edges are fused in both or in neither'
+        fbt emit decided.lua compile@torch
+        is "and have sources" 0 out '(tanh|triton)'
+        fbt explain decided.lua compile@torch
+        is "also when they come from PyTorch's cache" 0 out '^ +[0-9]+  pointwise +tanh mul$'
+    else
+        holds "torch.compile fails with one sentence" grep -q 'PyTorch: ' err
+    fi
+    ;;
+*) is "a version that was not tested has no plan, in a sentence" 3 err1 'not available: PyTorch is .* tested with' ;;
+esac
+
 # ---- the same inputs, bit for bit ----
 
 cat >inputs.lua <<'LUA'
