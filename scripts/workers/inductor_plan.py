@@ -224,6 +224,8 @@ class Watch:
         for kernel in self.kernels[-1] if self.kernels else ():
             if kernel.ops & held:
                 kernel.name = name
+        for blank in ("Placeholder.KERNEL_NAME", "Placeholder.DESCRIPTIVE_NAME"):
+            source = source.replace(blank, name)
         self.sources[name] = source
 
     # -- what it comes to
