@@ -5,8 +5,10 @@
  *    all of its readers unless it is an output, is read by an external call or written into a join, or is read several
  *    times and dear (more than 4 reads, 30 operations, or 8 reads in any case). Reductions are always buffers. A
  *    matrix product is an external kernel: nothing fuses with it, so bias and relu are a pointwise kernel of their own
- *    (max-autotune, which may use a template with an epilogue, is another preset). A join of many or of stored parts is
- *    no kernel: its parts are written in place.
+ *    (max-autotune, which may use a template with an epilogue, is another preset); a bias that more than pointwise work
+ *    reads, or that has 16 bits, goes with the product (addmm), and attention is one kernel of the library's where that
+ *    has one for its sizes. A reduction of under 8 elements is written out. A join of many or of stored parts is no
+ *    kernel: its parts are written in place.
  * 2. The scheduler fuses buffers pair by pair (scheduler.py fuse_nodes, choices.py): candidates share a buffer, the
  * best score first, in rounds until nothing changes. A reader fuses with what it reads where it reads it with the very
  *    index it was written with, and where the loops fit (codegen/simd.py can_fuse).
@@ -47,6 +49,7 @@ typedef struct {
     kernel_kind kind;
     bool buffer;   /* it is stored; else inlined */
     int unrolled;  /* a reduction of so many elements that is written out; 0 */
+    fb_id call;    /* the first node of the framework's call that it is a part of, which is one kernel; FB_NONE */
     fb_id bias_of; /* the product that takes this sum along as its bias; FB_NONE */
     int64_t numel, rnumel;
     int ops;    /* of its own and inlined */
@@ -235,14 +238,26 @@ static bool dear(const inductor *w, fb_id node)
            (n_readers(w, node) > 1 && v->reads.n > limit_of(FB_INDUCTOR_REALIZE_READS));
 }
 
+/* Is its place in memory settled before the join? A library that reads it wants it as it is. */
+static bool settled(const inductor *w, fb_id base, fb_id join)
+{
+    const fb_deps *d = w->d->planner->deps;
+    for (int k = d->out_start[base]; k < d->out_start[base + 1]; k++) {
+        fb_id c = d->edges[d->out[k]].consumer;
+        if (c < join && fb_node_is_computed(w->g, c) && w->value[c].kind == EXTERNAL) return true;
+    }
+    return false;
+}
+
 /* Would this part of a join need a copy anyway, or is it not stored yet? (lowering.py should_lower_cat_input) What a
- * view shows has its place already, and so has what a library writes. */
-static bool lowered_part(const inductor *w, fb_id part)
+ * view shows has its place already, and so has what a library writes or has read. */
+static bool lowered_part(const inductor *w, fb_id part, fb_id join)
 {
     fb_id base = fb_access_base(w->g, part);
     const value *v = &w->value[base];
     if (!fb_node_is_computed(w->g, base)) return true;
-    return v->kind == EXTERNAL || (v->kind == POINTWISE && !v->buffer) || (v->buffer && base != part);
+    if (v->kind == EXTERNAL || (v->kind == POINTWISE && !v->buffer)) return true;
+    return v->buffer && (base != part || settled(w, base, join));
 }
 
 /* Does it reduce, or read what does? (can_fuse_reduction) */
@@ -267,14 +282,15 @@ static bool selects(const inductor *w, fb_id join)
     if (n->n_args > limit_of(FB_INDUCTOR_CAT_INPUTS)) return false;
     bool any = false, all = true, uses = n_readers(w, join) > 0 && !w->d->planner->keep[join];
     for (int k = 0; k < n->n_args; k++) {
-        bool lowered = lowered_part(w, n->args[k]);
+        bool lowered = lowered_part(w, n->args[k], join);
         any |= lowered;
         all &= lowered && !of_reduction(w, fb_access_base(w->g, n->args[k]));
     }
     for (int k = d->out_start[join]; k < d->out_start[join + 1]; k++) {
         fb_id c = d->edges[d->out[k]].consumer;
         fb_op_class cls = fb_node_class(w->g, c);
-        uses &= fb_node_is_computed(w->g, c) && (cls == FB_CLASS_POINTWISE || cls == FB_CLASS_JOIN);
+        uses &= fb_node_is_computed(w->g, c) && (cls == FB_CLASS_POINTWISE || cls == FB_CLASS_JOIN) &&
+                w->value[c].call == FB_NONE;
     }
     return all || (any && uses);
 }
@@ -326,8 +342,9 @@ static bool bias_is_apart(const inductor *w, fb_id sum)
     if (dtype == FB_F16 || dtype == FB_BF16 || w->d->planner->keep[sum]) return false;
     for (int k = d->out_start[sum]; k < d->out_start[sum + 1]; k++) {
         const fb_edge *e = &d->edges[d->out[k]];
-        bool computed = fb_node_is_computed(w->g, e->consumer);
-        if (!e->order_only && (!computed || fb_node_class(w->g, e->consumer) != FB_CLASS_POINTWISE)) return false;
+        if (e->order_only || !fb_node_is_computed(w->g, e->consumer)) continue; /* a loop: its steps read views */
+        if (fb_node_class(w->g, e->consumer) != FB_CLASS_POINTWISE || w->value[e->consumer].call != FB_NONE)
+            return false;
     }
     return true;
 }
@@ -363,15 +380,61 @@ static kernel_kind kind_of(const fb_graph *g, fb_id node)
     }
 }
 
+/* ---- attention (aten's scaled_dot_product_attention) ---- */
+
+/* Is it a kernel of the library's? Others are the plain formula, as far as this preset is concerned. */
+static bool is_attention(const fb_graph *g, const fb_scope *s)
+{
+    enum { OPERANDS = 3, ALIGNED_BYTES = 16 };
+    if (!s->op || strcmp(s->op, "scaled_dot_product_attention") != 0 || s->n_args < OPERANDS || s->n_results != 1)
+        return false;
+    for (int i = 0; i < OPERANDS; i++) {
+        const fb_node *n = s->args[i] == FB_NONE ? NULL : &g->nodes[s->args[i]];
+        if (!n || n->shape.rank != 4 || (n->dtype != FB_F32 && n->dtype != FB_F16 && n->dtype != FB_BF16)) return false;
+        if (n->shape.dim[3] * (int64_t)fb_dtype_size(n->dtype) % ALIGNED_BYTES) return false;
+    }
+    return s->results[0] != FB_NONE;
+}
+
+/* Does anybody outside read what is not its result? */
+static bool leaks(const inductor *w, fb_id scope, fb_id node)
+{
+    const fb_deps *d = w->d->planner->deps;
+    if (node == fb_access_base(w->g, w->g->scopes[scope].results[0])) return false;
+    if (w->d->planner->keep[node]) return true;
+    for (int k = d->out_start[node]; k < d->out_start[node + 1]; k++)
+        if (!fb_scope_within(w->g, w->g->nodes[d->edges[d->out[k]].consumer].scope, scope)) return true;
+    return false;
+}
+
+static void find_calls(inductor *w)
+{
+    const fb_graph *g = w->g;
+    for (fb_id i = 0; i < g->n_nodes; i++) w->value[i].call = FB_NONE;
+    for (fb_id s = 0; s < g->n_scopes; s++) {
+        fb_ids inside = {0};
+        bool whole = is_attention(g, &g->scopes[s]);
+        for (fb_id i = 0; whole && i < g->n_nodes; i++) {
+            if (!fb_node_is_computed(g, i) || !fb_scope_within(g, g->nodes[i].scope, s)) continue;
+            whole = !leaks(w, s, i) && w->value[i].call == FB_NONE;
+            FB_VEC_PUSH(&inside, i);
+        }
+        for (int i = 0; whole && i < inside.n; i++) w->value[inside.at[i]].call = inside.at[0];
+        FB_VEC_FREE(&inside);
+    }
+}
+
 /* First without record: a join decides for its parts, which come before it. */
 static void lower(inductor *w)
 {
     const fb_graph *g = w->g;
+    find_calls(w);
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (!fb_node_is_computed(g, i)) continue;
         value *v = &w->value[i];
-        v->kind = kind_of(g, i);
+        v->kind = v->call == FB_NONE ? kind_of(g, i) : EXTERNAL;
         set_loops(w, i);
+        if (v->call != FB_NONE) continue;
         fb_id product = product_under(w, i);
         if (product == FB_NONE || bias_is_apart(w, i)) continue;
         v->kind = EXTERNAL;
@@ -684,6 +747,29 @@ static fb_candidate candidate(const pair *p)
     return (fb_candidate){FB_STEP_FUSE, p->a, p->b, (double)p->bytes};
 }
 
+/* Calls of the framework that are one kernel of a library's. */
+static void take_calls(inductor *w)
+{
+    const fb_graph *g = w->g;
+    for (fb_id first = 0; first < g->n_nodes; first++) {
+        fb_ids inside = {0};
+        for (fb_id i = first; fb_node_is_computed(g, first) && w->value[first].call == first && i < g->n_nodes; i++)
+            if (fb_node_is_computed(g, i) && w->value[i].call == first) FB_VEC_PUSH(&inside, i);
+        fb_candidate what = {FB_STEP_CALL, inside.n ? inside.at[inside.n - 1] : first, FB_NONE, NAN};
+        if (inside.n > 1 && fb_decide(w->d, what, (fb_beside){0},
+                                      "the library has a kernel for attention of these sizes: %d nodes", inside.n)) {
+            fb_taken *t = &w->d->taken.at[w->d->taken.n - 1];
+            t->n_nodes = inside.n;
+            t->nodes = fb_arena_copy(w->d->planner->arena, inside.at, (size_t)inside.n * sizeof *inside.at);
+            for (int i = 1; i < inside.n; i++) {
+                fb_id a = cluster_of(w, first), b = cluster_of(w, inside.at[i]);
+                if (a != b && !blocked(w, a, b)) merge(w, a, b);
+            }
+        }
+        FB_VEC_FREE(&inside);
+    }
+}
+
 /* Sums that are a product's bias: one call with it. */
 static void take_biases(inductor *w)
 {
@@ -764,6 +850,7 @@ void fb_inductor_decide(fb_decider *d)
     lower(&w);
     lower_on_record(&w);
     start_clusters(&w);
+    take_calls(&w);
     take_biases(&w);
     for (int round = 0; round < limit_of(FB_INDUCTOR_ROUNDS) && fuse_round(&w);) round++;
     record_apart(&w);

@@ -70,7 +70,7 @@ def traces(fx):
 class Kernel:
     def __init__(self, node):
         self.ops = {s.get_name() for s in members(node)}
-        self.kind, self.origins = kind_of(node), origins_of(node)
+        self.kind, self.parts, self.origins = kind_of(node), origins_of(node), set()
         self.buffers = {b.get_name() for s in members(node) for b in s.get_outputs()}
         self.reads = {d.name for s in members(node) for d in s.read_writes.reads}
         self.name, self.call = None, extern_name(node)
@@ -89,17 +89,49 @@ def is_view(fx):
 
 
 def origins_of(node):
-    """What a node computes. A call of a library names all that its operands come from, which other kernels compute."""
+    """For each node that this one was fused from, what it may compute. A call of a library is the last of what it names:
+    the rest is what its operands come from, which other kernels compute."""
     out = []
     for s in members(node):
-        ir = s.node
-        if ir is None:
-            continue
-        origins = list(ir.get_origins())
+        origins = list(s.node.get_origins()) if s.node is not None else []
         if s.is_extern() and origins:
-            origins = [ir.get_origin_node() or max(origins, key=place)]
-        out += [fx for fx in origins if not is_view(fx)]
+            origins = [s.node.get_origin_node() or max(origins, key=place)]
+        out.append([fx for fx in origins if not is_view(fx)])
     return out
+
+
+def users(fx):
+    """Who reads it, through views."""
+    out, todo = [], list(fx.users)
+    while todo:
+        user = todo.pop()
+        if is_view(user):
+            todo += list(user.users)
+        else:
+            out.append(user)
+    return out
+
+
+def computed(origins, made, reads):
+    """Of what a part of a kernel names, what it computes. Where it adds a library call's bias, it names that call and all
+    that led to its operands as well; where it copies an operand as a call wants it, the call."""
+    origins = sorted((fx for fx in origins if fx not in made or made[fx] & reads), key=place, reverse=True)
+    kept = set()
+    for fx in origins:
+        if not kept or any(user in kept and user not in made for user in users(fx)):
+            kept.add(fx)
+    return kept
+
+
+def settle(kernels):
+    made = collections.defaultdict(set)  # by calls of a library: operation → buffers
+    for k in kernels:
+        for part in k.parts if k.call else ():
+            for fx in part:
+                made[fx] |= k.buffers
+    for k in kernels:
+        parts = k.parts if k.call else [computed(part, made, k.reads) for part in k.parts]
+        k.origins = {fx for part in parts for fx in part}
 
 
 def place(fx):
@@ -158,6 +190,7 @@ class Watch:
                 watch.kernels.append([])
                 inner(self, nodes)
                 watch.kernels[-1] = [Kernel(n) for n in self.nodes if launches(n)]
+                settle(watch.kernels[-1])
                 if watch.stop:
                     raise watch.stop
             return init
@@ -191,19 +224,14 @@ class Watch:
         for kernel in self.kernels[-1] if self.kernels else ():
             if kernel.ops & held:
                 kernel.name = name
+        for blank in ("Placeholder.KERNEL_NAME", "Placeholder.DESCRIPTIVE_NAME"):
+            source = source.replace(blank, name)
         self.sources[name] = source
 
     # -- what it comes to
 
     def plan(self, places, names):
         kernels = [k for graph in self.kernels for k in graph]
-        made = collections.defaultdict(set)  # by calls of a library: operation → buffers
-        for k in kernels:
-            for fx in k.origins if k.call else ():
-                made[fx] |= k.buffers
-        for k in kernels:
-            if not k.call:  # it adds a call's bias; or copies an operand as the call wants it, which is no part of the call
-                k.origins = [fx for fx in k.origins if fx not in made or made[fx] & k.reads]
         held = []
         for k in kernels:
             lines = set()

@@ -258,6 +258,12 @@ def scope_call(scope, args):
     if op == "rms_norm" and "normalized_shape" in a:
         weight = f", weight={args[1]}" if len(args) > 1 else ""
         return f"F.rms_norm({args[0]}, {listed(a['normalized_shape'])}{weight}, eps={a.get('eps', 1e-6)!r})"
+    if op == "batch_norm" and len(args) >= 3:
+        weights = "".join(f", {name}={arg}" for name, arg in zip(("weight", "bias"), args[3:]))
+        return f"F.batch_norm({args[0]}, {args[1]}, {args[2]}{weights}, eps={a.get('eps', 1e-5)!r})"
+    if op == "group_norm" and "groups" in a:
+        weights = "".join(f", {name}={arg}" for name, arg in zip(("weight", "bias"), args[1:]))
+        return f"F.group_norm({args[0]}, {a['groups']}{weights}, eps={a.get('eps', 1e-5)!r})"
     if op.startswith(("conv", "max_pool", "avg_pool")):
         return over_pictures(op, a, args)
     if op == "scaled_dot_product_attention":
