@@ -24,6 +24,9 @@ MATCH = '''
 # ---- whose operations are these? ----------------------------------------------------------------------------------------------
 
 
+EITHER = {"aten.add.Tensor", "aten.mul.Tensor", "aten.maximum.default", "aten.minimum.default"}  # whichever operand is first
+
+
 def described(fx, names):
     """An operation without its operands' identities."""
     import torch
@@ -33,13 +36,16 @@ def described(fx, names):
             return names[x]
         if isinstance(x, (list, tuple)):
             return tuple(plain(y) for y in x)
-        return repr(x)
+        return repr(float(x)) if isinstance(x, int) and not isinstance(x, bool) else repr(x)  # 2 is 2.0
     val = fx.meta.get("val")
     kind = (str(val.dtype), tuple(str(n) for n in val.shape)) if isinstance(val, torch.Tensor) else ()
     if fx.op != "call_function":
         return hash((fx.op if fx.op == "output" else "source", kind))
     given = {k: v for k, v in fx.kwargs.items() if k not in ("device", "pin_memory", "layout")}
-    return hash((str(fx.target), plain(fx.args), plain(tuple(sorted(given.items()))), kind))
+    args = plain(fx.args)
+    if str(fx.target) in EITHER:
+        args = tuple(sorted(args, key=str))
+    return hash((str(fx.target), args, plain(tuple(sorted(given.items()))), kind))
 
 
 def colours(graph):
