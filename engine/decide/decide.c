@@ -283,6 +283,7 @@ fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use)
     for (int i = 0; i < d->taken.n; i++) {
         const fb_taken *t = &d->taken.at[i];
         if (t->what.kind == FB_STEP_FUSE) unite(&w, t->what.a, t->what.b);
+        for (int k = 1; t->what.kind == FB_STEP_CALL && k < t->n_nodes; k++) unite(&w, t->nodes[0], t->nodes[k]);
         if (t->what.kind == FB_STEP_INLINE) w.step_of[t->what.a] = t->step;
     }
     settle_inlined(&w);

@@ -170,7 +170,13 @@ static fb_plan *run_eager(fb_decider *d)
 static fb_plan *run_inductor(fb_decider *d)
 {
     fb_inductor_decide(d);
-    return fb_decisions_apply(d, FB_LIBRARY_KEEP);
+    fb_plan *plan = fb_decisions_apply(d, FB_LIBRARY_KEEP);
+    for (int i = 0; i < d->taken.n; i++) {
+        const fb_taken *t = &d->taken.at[i];
+        if (t->what.kind != FB_STEP_CALL || !t->n_nodes || join_nodes(plan, t->nodes, t->n_nodes)) continue;
+        fb_step_unable(d, t->step, "no kernel here holds all %d nodes of the call", t->n_nodes);
+    }
+    return plan;
 }
 
 static fb_plan *run_xla(fb_decider *d)

@@ -5,8 +5,10 @@
  *    all of its readers unless it is an output, is read by an external call or written into a join, or is read several
  *    times and dear (more than 4 reads, 30 operations, or 8 reads in any case). Reductions are always buffers. A
  *    matrix product is an external kernel: nothing fuses with it, so bias and relu are a pointwise kernel of their own
- *    (max-autotune, which may use a template with an epilogue, is another preset). A join of many or of stored parts is
- *    no kernel: its parts are written in place.
+ *    (max-autotune, which may use a template with an epilogue, is another preset); a bias that more than pointwise work
+ *    reads, or that has 16 bits, goes with the product (addmm), and attention is one kernel of the library's where that
+ *    has one for its sizes. A reduction of under 8 elements is written out. A join of many or of stored parts is no
+ *    kernel: its parts are written in place.
  * 2. The scheduler fuses buffers pair by pair (scheduler.py fuse_nodes, choices.py): candidates share a buffer, the
  * best score first, in rounds until nothing changes. A reader fuses with what it reads where it reads it with the very
  *    index it was written with, and where the loops fit (codegen/simd.py can_fuse).
@@ -20,7 +22,7 @@
  * and one pointwise kernel: 4 calls, 5 kernels in f32 and 7 in bf16 by the same split. All counted on an H200 with
  * PyTorch 2.11.
  *
- * Left out: reductions of few outputs are split in two kernels there, reductions of under 8 elements unrolled, and
+ * Left out: reductions of few outputs are split in two kernels there, and
  * candidates benchmarked when that is asked for. Loops are unrolled by PyTorch; here a body is decided for itself. */
 #include "decide/decide.h"
 
@@ -45,7 +47,10 @@ typedef FB_VEC(dep) deps;
 /* A computed node as lowering leaves it. */
 typedef struct {
     kernel_kind kind;
-    bool buffer; /* it is stored; else inlined */
+    bool buffer;   /* it is stored; else inlined */
+    int unrolled;  /* a reduction of so many elements that is written out; 0 */
+    fb_id call;    /* the first node of the framework's call that it is a part of, which is one kernel; FB_NONE */
+    fb_id bias_of; /* the product that takes this sum along as its bias; FB_NONE */
     int64_t numel, rnumel;
     int ops;    /* of its own and inlined */
     deps reads; /* of buffers and sources */
@@ -174,22 +179,32 @@ static dep through(map m, dep inner)
     return (dep){inner.buffer, key ? key : 1, inner.bytes};
 }
 
+/* What the value reads through one access to an operand. */
+static void read_through(inductor *w, value *v, map m)
+{
+    const value *from = &w->value[m.base];
+    if (!fb_node_is_computed(w->g, m.base)) {
+        if (fb_op_has_storage(w->g->nodes[m.base].op)) add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
+    } else if (from->buffer) {
+        add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
+    } else {
+        v->ops += from->ops;
+        for (int i = 0; i < from->reads.n; i++) add_dep(&v->reads, through(m, from->reads.at[i]));
+    }
+}
+
 static void collect_reads(inductor *w, fb_id node)
 {
     const fb_node *n = &w->g->nodes[node];
     value *v = &w->value[node];
     v->reads.n = 0;
-    v->ops = 1;
+    v->ops = 1 + v->unrolled;
     for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
         map m = map_of(w->g, node, k);
-        const value *from = &w->value[m.base];
-        if (!fb_node_is_computed(w->g, m.base)) {
-            if (fb_op_has_storage(w->g->nodes[m.base].op)) add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
-        } else if (from->buffer) {
-            add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
-        } else {
-            v->ops += from->ops;
-            for (int i = 0; i < from->reads.n; i++) add_dep(&v->reads, through(m, from->reads.at[i]));
+        if (!v->unrolled) read_through(w, v, m);
+        for (int i = 0; i < v->unrolled; i++) { /* each element by an index of its own */
+            map one = {.base = m.base, .key = mix(mix(13, m.key), (uint64_t)i + 1), .bytes = m.bytes / v->unrolled};
+            read_through(w, v, one);
         }
     }
 }
@@ -223,11 +238,39 @@ static bool dear(const inductor *w, fb_id node)
            (n_readers(w, node) > 1 && v->reads.n > limit_of(FB_INDUCTOR_REALIZE_READS));
 }
 
-/* Would this part of a join need a copy anyway, or is it not stored yet? (lowering.py should_lower_cat_input) */
-static bool lowered_part(const inductor *w, fb_id base)
+/* Is its place in memory settled before the join? A library that reads it wants it as it is. */
+static bool settled(const inductor *w, fb_id base, fb_id join)
 {
+    const fb_deps *d = w->d->planner->deps;
+    for (int k = d->out_start[base]; k < d->out_start[base + 1]; k++) {
+        fb_id c = d->edges[d->out[k]].consumer;
+        if (c < join && fb_node_is_computed(w->g, c) && w->value[c].kind == EXTERNAL) return true;
+    }
+    return false;
+}
+
+/* Would this part of a join need a copy anyway, or is it not stored yet? (lowering.py should_lower_cat_input) What a
+ * view shows has its place already, and so has what a library writes or has read. */
+static bool lowered_part(const inductor *w, fb_id part, fb_id join)
+{
+    fb_id base = fb_access_base(w->g, part);
+    const value *v = &w->value[base];
     if (!fb_node_is_computed(w->g, base)) return true;
-    return w->value[base].kind == POINTWISE && !w->value[base].buffer;
+    if (v->kind == EXTERNAL || (v->kind == POINTWISE && !v->buffer)) return true;
+    return v->buffer && (base != part || settled(w, base, join));
+}
+
+/* Does it reduce, or read what does? (can_fuse_reduction) */
+static bool of_reduction(const inductor *w, fb_id base)
+{
+    const value *v = &w->value[base];
+    if (!fb_node_is_computed(w->g, base)) return false;
+    if (v->kind == REDUCTION) return true;
+    for (int i = 0; v->kind == POINTWISE && !v->buffer && i < v->reads.n; i++) {
+        fb_id from = v->reads.at[i].buffer;
+        if (fb_node_is_computed(w->g, from) && w->value[from].kind == REDUCTION) return true;
+    }
+    return false;
 }
 
 /* A join becomes a pointwise kernel that selects (pointwise_cat), or is written in place by its parts (ConcatKernel).
@@ -239,15 +282,71 @@ static bool selects(const inductor *w, fb_id join)
     if (n->n_args > limit_of(FB_INDUCTOR_CAT_INPUTS)) return false;
     bool any = false, all = true, uses = n_readers(w, join) > 0 && !w->d->planner->keep[join];
     for (int k = 0; k < n->n_args; k++) {
-        bool lowered = lowered_part(w, fb_access_base(w->g, n->args[k]));
+        bool lowered = lowered_part(w, n->args[k], join);
         any |= lowered;
-        all &= lowered;
+        all &= lowered && !of_reduction(w, fb_access_base(w->g, n->args[k]));
     }
     for (int k = d->out_start[join]; k < d->out_start[join + 1]; k++) {
         fb_id c = d->edges[d->out[k]].consumer;
-        uses &= fb_node_is_computed(w->g, c) && fb_node_class(w->g, c) == FB_CLASS_POINTWISE;
+        fb_op_class cls = fb_node_class(w->g, c);
+        uses &= fb_node_is_computed(w->g, c) && (cls == FB_CLASS_POINTWISE || cls == FB_CLASS_JOIN) &&
+                w->value[c].call == FB_NONE;
     }
     return all || (any && uses);
+}
+
+/* ---- a product's bias (fx_passes/post_grad.py) ---- */
+
+static bool expands_to(const fb_shape *s, const fb_shape *to)
+{
+    if (s->rank > to->rank) return false;
+    for (int d = 0; d < s->rank; d++)
+        if (s->dim[d] != 1 && s->dim[d] != to->dim[d + to->rank - s->rank]) return false;
+    return true;
+}
+
+/* The framework's own call of both; views in it are not seen. */
+static bool in_linear(const fb_graph *g, fb_id a, fb_id b)
+{
+    for (fb_id s = g->nodes[a].scope; s != FB_NONE; s = g->scopes[s].parent) {
+        const char *op = g->scopes[s].op;
+        if (op && (strcmp(op, "linear") == 0 || strcmp(op, "addmm") == 0))
+            return fb_scope_within(g, g->nodes[b].scope, s);
+    }
+    return false;
+}
+
+/* The product that `sum` adds a bias to, where that may be one call; FB_NONE. */
+static fb_id product_under(const inductor *w, fb_id sum)
+{
+    const fb_node *n = &w->g->nodes[sum];
+    if (n->op != FB_OP_ADD) return FB_NONE;
+    for (int k = 0; k < 2; k++) {
+        fb_id m = fb_access_base(w->g, n->args[k]);
+        if (w->g->nodes[m].op != FB_OP_MATMUL || n_readers(w, m) != 1 || w->d->planner->keep[m]) continue;
+        bool plain = m == n->args[k] && w->g->nodes[m].shape.rank == 2;
+        if (!plain && !in_linear(w->g, sum, m)) continue;
+        if (expands_to(&w->g->nodes[n->args[1 - k]].shape, &n->shape) &&
+            fb_shape_elements(&n->shape) == fb_shape_elements(&w->g->nodes[m].shape))
+            return m;
+    }
+    return FB_NONE;
+}
+
+/* should_prefer_unfused_addmm: a sum goes with what is pointwise, if all that reads it is, and is no further rounding.
+ */
+static bool bias_is_apart(const inductor *w, fb_id sum)
+{
+    const fb_deps *d = w->d->planner->deps;
+    fb_dtype dtype = w->g->nodes[sum].dtype;
+    if (dtype == FB_F16 || dtype == FB_BF16 || w->d->planner->keep[sum]) return false;
+    for (int k = d->out_start[sum]; k < d->out_start[sum + 1]; k++) {
+        const fb_edge *e = &d->edges[d->out[k]];
+        if (e->order_only || !fb_node_is_computed(w->g, e->consumer)) continue; /* a loop: its steps read views */
+        if (fb_node_class(w->g, e->consumer) != FB_CLASS_POINTWISE || w->value[e->consumer].call != FB_NONE)
+            return false;
+    }
+    return true;
 }
 
 static void set_loops(const inductor *w, fb_id node)
@@ -256,8 +355,14 @@ static void set_loops(const inductor *w, fb_id node)
     value *v = &w->value[node];
     v->numel = fb_shape_elements(&n->shape);
     v->rnumel = 1;
+    v->bias_of = FB_NONE;
     if (fb_node_class(w->g, node) == FB_CLASS_REDUCTION && v->numel > 0)
         v->rnumel = fb_shape_elements(&w->g->nodes[n->args[0]].shape) / v->numel;
+    if (v->kind == REDUCTION && v->rnumel > 0 && v->rnumel < limit_of(FB_INDUCTOR_UNROLLED) && n->op != FB_OP_CUMSUM) {
+        v->kind = POINTWISE;
+        v->unrolled = (int)v->rnumel;
+        v->rnumel = 1;
+    }
     if (n->op == FB_OP_CUMSUM && n->shape.dim[n->attrs->dim] > 0) {
         v->rnumel = n->shape.dim[n->attrs->dim];
         v->numel /= v->rnumel;
@@ -275,15 +380,65 @@ static kernel_kind kind_of(const fb_graph *g, fb_id node)
     }
 }
 
+/* ---- attention (aten's scaled_dot_product_attention) ---- */
+
+/* Is it a kernel of the library's? Others are the plain formula, as far as this preset is concerned. */
+static bool is_attention(const fb_graph *g, const fb_scope *s)
+{
+    enum { OPERANDS = 3, ALIGNED_BYTES = 16 };
+    if (!s->op || strcmp(s->op, "scaled_dot_product_attention") != 0 || s->n_args < OPERANDS || s->n_results != 1)
+        return false;
+    for (int i = 0; i < OPERANDS; i++) {
+        const fb_node *n = s->args[i] == FB_NONE ? NULL : &g->nodes[s->args[i]];
+        if (!n || n->shape.rank != 4 || (n->dtype != FB_F32 && n->dtype != FB_F16 && n->dtype != FB_BF16)) return false;
+        if (n->shape.dim[3] * (int64_t)fb_dtype_size(n->dtype) % ALIGNED_BYTES) return false;
+    }
+    return s->results[0] != FB_NONE;
+}
+
+/* Does anybody outside read what is not its result? */
+static bool leaks(const inductor *w, fb_id scope, fb_id node)
+{
+    const fb_deps *d = w->d->planner->deps;
+    if (node == fb_access_base(w->g, w->g->scopes[scope].results[0])) return false;
+    if (w->d->planner->keep[node]) return true;
+    for (int k = d->out_start[node]; k < d->out_start[node + 1]; k++)
+        if (!fb_scope_within(w->g, w->g->nodes[d->edges[d->out[k]].consumer].scope, scope)) return true;
+    return false;
+}
+
+static void find_calls(inductor *w)
+{
+    const fb_graph *g = w->g;
+    for (fb_id i = 0; i < g->n_nodes; i++) w->value[i].call = FB_NONE;
+    for (fb_id s = 0; s < g->n_scopes; s++) {
+        fb_ids inside = {0};
+        bool whole = is_attention(g, &g->scopes[s]);
+        for (fb_id i = 0; whole && i < g->n_nodes; i++) {
+            if (!fb_node_is_computed(g, i) || !fb_scope_within(g, g->nodes[i].scope, s)) continue;
+            whole = !leaks(w, s, i) && w->value[i].call == FB_NONE;
+            FB_VEC_PUSH(&inside, i);
+        }
+        for (int i = 0; whole && i < inside.n; i++) w->value[inside.at[i]].call = inside.at[0];
+        FB_VEC_FREE(&inside);
+    }
+}
+
 /* First without record: a join decides for its parts, which come before it. */
 static void lower(inductor *w)
 {
     const fb_graph *g = w->g;
+    find_calls(w);
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (!fb_node_is_computed(g, i)) continue;
         value *v = &w->value[i];
-        v->kind = kind_of(g, i);
+        v->kind = v->call == FB_NONE ? kind_of(g, i) : EXTERNAL;
         set_loops(w, i);
+        if (v->call != FB_NONE) continue;
+        fb_id product = product_under(w, i);
+        if (product == FB_NONE || bias_is_apart(w, i)) continue;
+        v->kind = EXTERNAL;
+        v->bias_of = product;
     }
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (!fb_node_is_computed(g, i)) continue;
@@ -592,6 +747,43 @@ static fb_candidate candidate(const pair *p)
     return (fb_candidate){FB_STEP_FUSE, p->a, p->b, (double)p->bytes};
 }
 
+/* Calls of the framework that are one kernel of a library's. */
+static void take_calls(inductor *w)
+{
+    const fb_graph *g = w->g;
+    for (fb_id first = 0; first < g->n_nodes; first++) {
+        fb_ids inside = {0};
+        for (fb_id i = first; fb_node_is_computed(g, first) && w->value[first].call == first && i < g->n_nodes; i++)
+            if (fb_node_is_computed(g, i) && w->value[i].call == first) FB_VEC_PUSH(&inside, i);
+        fb_candidate what = {FB_STEP_CALL, inside.n ? inside.at[inside.n - 1] : first, FB_NONE, NAN};
+        if (inside.n > 1 && fb_decide(w->d, what, (fb_beside){0},
+                                      "the library has a kernel for attention of these sizes: %d nodes", inside.n)) {
+            fb_taken *t = &w->d->taken.at[w->d->taken.n - 1];
+            t->n_nodes = inside.n;
+            t->nodes = fb_arena_copy(w->d->planner->arena, inside.at, (size_t)inside.n * sizeof *inside.at);
+            for (int i = 1; i < inside.n; i++) {
+                fb_id a = cluster_of(w, first), b = cluster_of(w, inside.at[i]);
+                if (a != b && !blocked(w, a, b)) merge(w, a, b);
+            }
+        }
+        FB_VEC_FREE(&inside);
+    }
+}
+
+/* Sums that are a product's bias: one call with it. */
+static void take_biases(inductor *w)
+{
+    for (fb_id i = 0; i < w->g->n_nodes; i++) {
+        if (!fb_node_is_computed(w->g, i) || w->value[i].bias_of == FB_NONE) continue;
+        pair p = {.a = w->value[i].bias_of, .b = i, .bytes = fb_node_bytes(w->g, w->value[i].bias_of)};
+        if (blocked(w, cluster_of(w, p.a), cluster_of(w, i))) continue;
+        if (fb_decide(w->d, candidate(&p), (fb_beside){0},
+                      "addmm adds `%s`'s bias: what reads the sum is not all pointwise, or it has 16 bits",
+                      name_of(w, p.a)))
+            merge(w, cluster_of(w, p.a), cluster_of(w, i));
+    }
+}
+
 /* One round over the candidates, best first; whether any was fused. */
 static bool fuse_round(inductor *w)
 {
@@ -658,6 +850,8 @@ void fb_inductor_decide(fb_decider *d)
     lower(&w);
     lower_on_record(&w);
     start_clusters(&w);
+    take_calls(&w);
+    take_biases(&w);
     for (int round = 0; round < limit_of(FB_INDUCTOR_ROUNDS) && fuse_round(&w);) round++;
     record_apart(&w);
     for (fb_id i = 0; i < w.g->n_nodes; i++) {

@@ -14,6 +14,7 @@ static const struct {
     [FB_INDUCTOR_REALIZE_OPS] = {"realize_opcount_threshold", 30,
                                  "torch/_inductor/config.py; ir.py Loops.has_large_inner_fn"},
     [FB_INDUCTOR_CAT_INPUTS] = {"MAX_COMPLEX_POINTWISE_CAT", 8, "torch/_inductor/lowering.py cat"},
+    [FB_INDUCTOR_UNROLLED] = {"unroll_reductions_threshold", 8, "torch/_inductor/config.py; ir.py Reduction.create"},
     [FB_INDUCTOR_FUSION_SIZE] = {"max_fusion_size", 64, "torch/_inductor/config.py; choices.py can_fuse"},
     [FB_INDUCTOR_SHARED_BYTES] = {"score_fusion_memory_threshold", 10,
                                   "torch/_inductor/config.py; choices.py can_fuse_horizontal"},

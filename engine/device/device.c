@@ -4,20 +4,25 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "config.h"
+#include "device/peers.h"
 
 #include <string.h>
 
 extern const fb_device_ops fb_device_host;
 extern const fb_device_ops fb_device_cuda;
-extern const fb_device_ops fb_device_replay, fb_device_replay_torch;
+extern const fb_device_ops fb_device_replay;
+#define EXTERN(KIND) extern const fb_device_ops fb_device_replay_##KIND;
+FB_PEERS(EXTERN)
+#define ADDRESS(KIND) &fb_device_replay_##KIND,
 
 /* In the order in which a user who names none gets them. */
 const fb_device_ops *const fb_device_table[] = {
 #ifdef FB_HAVE_CUDA
     &fb_device_cuda,
 #endif
-    &fb_device_host,         &fb_device_replay, /* a script asks for it */
-    &fb_device_replay_torch, NULL,
+    &fb_device_host,
+    &fb_device_replay, /* a script asks for it */
+    FB_PEERS(ADDRESS) NULL,
 };
 
 const fb_device_ops *fb_device_find(const char *name, fb_error *err)

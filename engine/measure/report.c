@@ -455,6 +455,7 @@ json_t *fb_report_to_json(const fb_report *r)
     json_t *kernels = json_array();
     for (int i = 0; i < r->n_kernels; i++) json_array_append_new(kernels, kernel_to_json(&r->kernels[i]));
     json_object_set_new(object, "kernels", kernels);
+    if (r->theirs) json_object_set_new(object, "their_plan", fb_theirs_to_json(r->theirs));
     return object;
 }
 
@@ -641,6 +642,8 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err)
         return NULL;
     }
     read_rounds(value, r);
+    const json_t *theirs = json_object_get(value, "their_plan");
+    if (theirs) r->theirs = fb_theirs_from_json(theirs, r->arena);
     r->floor_guessed = strcmp(fb_json_string_or(value, "floor_kind", ""), fb_floor_guessed) == 0;
     r->params = json_incref(params);
     r->search = json_incref(search);

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/figure.h"
+#include "measure/theirs.h"
 #include "plan/plan.h"
 
 #include <jansson.h>
@@ -77,8 +78,9 @@ enum { FB_REPORT_VERSION = 2 };
 typedef struct fb_report {
     fb_arena *arena;
     const char *script, *variant, *plan, *device;
-    json_t *params; /* owned; {"batch_size": 1024, …} */
-    json_t *search; /* owned; how the plan `best` was found (measure/best.h); NULL for other plans */
+    json_t *params;          /* owned; {"batch_size": 1024, …} */
+    json_t *search;          /* owned; how the plan `best` was found (measure/best.h); NULL for other plans */
+    const fb_theirs *theirs; /* of a framework's column: what its compiler decided; NULL: nothing is said of it */
     int nodes;
     int64_t launches;
     const char *launch_mode;

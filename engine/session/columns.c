@@ -187,6 +187,7 @@ void fb_column_free(fb_column_record *c)
     fb_free(c->looked_at);
     FB_VEC_FREE(&c->names);
     json_decref(c->carried);
+    json_decref(c->obeyed);
     json_decref(c->params);
     fb_free(c->text);
     fb_free(c->variant);
@@ -321,6 +322,75 @@ static fb_plan *carried_plan(fb_column_record *c, fb_planner *planner, fb_error 
     return plan;
 }
 
+/* ---- plans of ours for a framework's compiler ---- */
+
+/* Its device says so, and calls no plan of its own by this name. */
+static bool obeys(const fb_column_record *c, const fb_device_record *d)
+{
+    size_t i;
+    json_t *own;
+    json_array_foreach(json_object_get(d->entry, "plans"), i, own)
+    {
+        if (json_is_string(own) && strcmp(json_string_value(own), c->base) == 0) return false;
+    }
+    return fb_json_bool_or(d->entry, "obeys", false) && known_plan(c->session->info, c->base, NULL);
+}
+
+/* What the plan is made for: a framework runs on the hardware of our devices. */
+static fb_device_record *beside(fb_session *s)
+{
+    for (int i = 0; i < s->devices.n; i++)
+        if (s->devices.at[i]->target->generates && !fb_json_string_or(s->devices.at[i]->entry, "missing", NULL))
+            return s->devices.at[i];
+    return NULL;
+}
+
+static fb_plan *plan_to_obey(fb_column_record *c, fb_error *err)
+{
+    fb_session *s = c->session;
+    fb_device_record *d = beside(s);
+    fb_preset_use preset;
+    if (!d) {
+        fb_fail(err, FB_ERR_UNAVAILABLE, "no device of fusebox's is here to make the plan \"%s\" for", c->base);
+        return NULL;
+    }
+    fb_planner *planner = fb_slot_planner_for(s, c->slot, d);
+    if (fb_preset_parse(c->base, &preset, err)) return fb_preset_make(&preset, planner, NULL, err);
+    if (strcmp(c->base, FB_SEARCH_NAME) != 0 && !script_plan(s->info, c->base))
+        return plan_of_file(c->base, planner, err);
+    fb_fail(err, FB_ERR_USAGE,
+            "%s: a framework obeys presets and plan files: write this plan to a file first (fusebox plan)", c->base);
+    return NULL;
+}
+
+json_t *fb_plan_as_groups(const fb_plan *plan, const char *name)
+{
+    if (fb_plan_rolled(plan)) return NULL;
+    json_t *groups = json_array();
+    for (int k = 0; k < fb_plan_groups(plan); k++) {
+        const fb_group *group = fb_plan_group(plan, k);
+        json_t *nodes = json_array();
+        for (int i = 0; i < group->n_nodes; i++) json_array_append_new(nodes, json_integer(group->nodes[i]));
+        json_array_append_new(groups, nodes);
+    }
+    return json_pack("{s:s, s:o}", "name", name, "groups", groups);
+}
+
+static void take_obeyed(fb_column_record *c)
+{
+    fb_error why = {0};
+    fb_plan *plan = plan_to_obey(c, &why);
+    if (plan) c->obeyed = fb_plan_as_groups(plan, c->base);
+    if (plan && !c->obeyed)
+        fb_fail(&why, FB_ERR_USAGE, "%s: its loops are not those of the graph as written, which a framework compiles",
+                c->base);
+    fb_plan_free(plan);
+    if (c->obeyed)
+        fb_column_take_plan(c, NULL, c->base);
+    else
+        fb_column_fail(c, &why);
+}
+
 /* The plan it waits for: whether it has come, or why it cannot. */
 static bool take_plan(fb_column_record *c)
 {
@@ -335,8 +405,13 @@ static bool take_plan(fb_column_record *c)
     }
     c->shown.device = d->name;
     c->shown.machine = &d->machine;
+    json_decref(c->obeyed);
+    c->obeyed = NULL;
     if (!d->target->generates) {
-        fb_column_take_plan(c, NULL, c->base);
+        if (obeys(c, d))
+            take_obeyed(c);
+        else
+            fb_column_take_plan(c, NULL, c->base);
         return true;
     }
     fb_planner *planner = fb_slot_planner_for(s, c->slot, d);

@@ -92,6 +92,7 @@ typedef struct fb_column_record {
     FB_VEC(char *) names; /* of the plans in the history, as long as it was ever */
     int at;               /* where the history stands */
     bool plan_wanted;     /* a plan is to be found for slot and device */
+    json_t *obeyed;       /* a plan of ours that a framework's compiler is to keep to, as groups of nodes */
     json_t *carried;      /* an edited plan by names, to be made again on the next graph or device */
     int64_t plan_request;
     int64_t changed_ns;  /* when it last changed, for automatic measuring; 0: nothing to do */

@@ -293,8 +293,9 @@ static void prepare(fb_session *s, fb_job *j)
     j->hot = j->cold = j->rounds = 0;
     j->spent_us = j->least_us = 0;
     const char *device = fb_device_called(s, c->shown.device);
-    j->id = c->shown.plan ? fb_worker_prepare(w, c->shown.written, c->shown.plan, device, &o)
-                          : fb_worker_prepare_named(w, c->shown.written, c->plan_name, device, &o);
+    j->id = c->obeyed       ? fb_worker_prepare_json(w, c->shown.written, c->obeyed, device, &o)
+            : c->shown.plan ? fb_worker_prepare(w, c->shown.written, c->shown.plan, device, &o)
+                            : fb_worker_prepare_named(w, c->shown.written, c->plan_name, device, &o);
     fb_column_set_state(c, FB_COLUMN_MEASURING);
 }
 
@@ -561,9 +562,42 @@ static void process_died(fb_session *s, int worker, const fb_job *but)
     }
 }
 
+/* For whoever runs it, as what the script prints. */
+static void tell(fb_session *s, const fb_job *j, const char *what)
+{
+    fb_str line = {0};
+    fb_str_addf(&line, "%s: %.300s", j->column->text, what);
+    fb_session_log(s, line.text, true);
+    fb_str_free(&line);
+}
+
+/* What a framework made of a plan that it was to keep to: group by group where it did not. */
+static void say_obeyed(fb_session *s, const fb_job *j, const json_t *message)
+{
+    enum { MOST = 20 };
+    const json_t *told = json_object_get(json_object_get(message, "report"), "obeyed");
+    const json_t *others = json_object_get(told, "others"), *note;
+    if (!told || !j->column) return;
+    int64_t groups = fb_json_int_or(told, "groups", 0), kernels = fb_json_int_or(told, "kernels", 0);
+    fb_str line = {0};
+    fb_str_addf(&line, "%lld of %lld groups are kernels as planned; %lld kernels in all",
+                (long long)fb_json_int_or(told, "obeyed", 0), (long long)groups, (long long)kernels);
+    tell(s, j, line.text);
+    size_t i, n = json_array_size(others);
+    json_array_foreach(others, i, note)
+    {
+        if (i < MOST && json_is_string(note)) tell(s, j, json_string_value(note));
+    }
+    fb_str_clear(&line);
+    fb_str_addf(&line, "and %zu groups more", n - MOST);
+    if (n > MOST) tell(s, j, line.text);
+    fb_str_free(&line);
+}
+
 static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
 {
     fb_error why = {0};
+    say_obeyed(s, j, e->message);
     if (j->uncounted.kind) s->uncounted = j->uncounted;
     take_report(j, e);
     if (!j->column)

@@ -261,6 +261,10 @@ void fb_session_predict(fb_session *s, const char *puzzle, const char *chosen, d
 
 /* ---- devices and experiments ---- */
 
+/* {"name":…,"groups":[[node, …], …]}, for a compiler that is to keep to a plan: the nodes of a group are one kernel.
+ * New; NULL where the plan is of another graph than the one as written (its loops were found). */
+json_t *fb_plan_as_groups(const fb_plan *plan, const char *name);
+
 /* What workers told: arrays of the hello message; NULL until known. */
 const json_t *fb_session_devices(const fb_session *s);
 const json_t *fb_session_libraries(const fb_session *s);

@@ -27,6 +27,8 @@
  *   {"type":"quit"}
  * worker → front
  *   {"type":"hello","fusebox":1,"version":…,"host":…,"devices":[…],"libraries":[…]}
+ *       … of a framework, a report may have "their_plan": what its compiler decided (measure/theirs.h). What makes no
+ * sense there costs the column that plan, and nothing else
  *   {"type":"progress","id":N,"what":"compiling 3 of 7","fraction":0.4}   also "waiting, 2 ahead" for the device's lock
  *   {"type":"prepared","id":N,"report":{…}}
  *   {"type":"sampled","id":N,"waited_us":0,"brief":false,"report":{…}}     all samples so far; waited_us: for the lock

@@ -13,139 +13,69 @@ It is the device `torch`, on the first GPU if there is one, else on the CPU. Its
 
 Needs PyTorch and nothing else; without it the device is listed with what is missing.
 
-Adding any other framework is writing a file like this one. engine/worker/protocol.h lists the messages,
-engine/graph/graph_json.h says what the lines of a graph hold, and README.md beside this file walks through a worker in
-the order in which it is best written. What may be taken over as it stands: the inputs (they are the same numbers for
-everyone), the device's lock, the statistics, and everything under "the protocol".
+The protocol, the inputs, the analysis of graphs, the lock and the statistics are fusebox_worker.py's; README.md beside this
+file walks through a worker in the order in which it is best written.
 """
 import collections
-import fcntl
+import contextlib
 import itertools
-import json
 import math
 import os
 import re
-import signal
-import socket
-import struct
 import sys
-import threading
 import time
 
-PROTOCOL, VERSION = 1, "0.1.0"
+import fusebox_worker as shared
+from fusebox_worker import ALIKE, ALLOWED, SOURCES, VIEWS, Analysis, Lock, Refused, allowed_of, checked, kernel_rows, number, stat  # noqa: F401
 
 
-class Refused(Exception):
-    """A sentence for the user; `kind` is one of engine/base/error.h."""
+class Arrays:
+    """PyTorch's tensors for the generator of the inputs."""
 
-    def __init__(self, kind, text):
-        super().__init__(text)
-        self.kind = kind
+    @staticmethod
+    def count(start, n):
+        return torch.arange(start, start + n, dtype=torch.int64, device=DEVICE)
 
+    @staticmethod
+    def scalar(value):
+        return torch.tensor(value, dtype=torch.float64, device=DEVICE)
 
-class Cancelled(BaseException):
-    """Raised in the middle of whatever runs; no Exception, so that no library takes it for a failure of its own."""
+    @staticmethod
+    def double(x):
+        return x.double()
 
+    @staticmethod
+    def empty(n, dtype):
+        return torch.empty(n, dtype=DTYPES[dtype], device=DEVICE)
 
-# ---- inputs: the counter-based generator of engine/base/rng.h, in 64-bit integers that wrap --------------------------
+    @staticmethod
+    def spread(x, shape):
+        return x.expand(shape).contiguous()
 
-MASK = (1 << 64) - 1
-CHUNK = 1 << 24  # elements at once: a few hundred megabytes of intermediates
+    @staticmethod
+    def from_bytes(x):
+        return x.to(DEVICE)
 
-
-def splitmix64(x):
-    x = (x + 0x9E3779B97F4A7C15) & MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
-    return x ^ (x >> 31)
-
-
-def rng_key(seed, name):
-    h = 0xCBF29CE484222325
-    for byte in name.encode():
-        h = ((h ^ byte) * 0x100000001B3) & MASK
-    return splitmix64((seed & MASK) ^ h)
-
-
-def signed(x):
-    return x - (1 << 64) if x >> 63 else x
-
-
-def shift(x, n):
-    """A logical shift to the right."""
-    return (x >> n) & ((1 << (64 - n)) - 1)
-
-
-def rng_bits(key, start, n):
-    """splitmix64(key + i * 0x9e37…) for i = start … start + n - 1."""
-    x = torch.arange(start, start + n, dtype=torch.int64, device=DEVICE)
-    x = x * signed(0x9E3779B97F4A7C15) + signed((key + 0x9E3779B97F4A7C15) & MASK)
-    x = (x ^ shift(x, 30)) * signed(0xBF58476D1CE4E5B9)
-    x = (x ^ shift(x, 27)) * signed(0x94D049BB133111EB)
-    return x ^ shift(x, 31)
-
-
-def drawn(node, dist, bits):
-    """Doubles, or int64 for integers, from bits."""
-    low, high = number(node, "value"), number(node, "high")
-    if dist == "uniform":
-        return low + (high - low) * (shift(bits, 40).double() * 2.0**-24)
-    if dist == "normal":
-        fields = (bits & 0xFFFF) + (shift(bits, 16) & 0xFFFF) + (shift(bits, 32) & 0xFFFF) + shift(bits, 48) - 131070
-        return low + high * (fields.double() * (1.7320508075688772 / 65536.0))
-    span = max(int(high) - int(low), 1)
-    return int(low) + shift(bits, 11) % span
-
-
-def rounded(x, dtype):
-    """Doubles to a dtype, rounded once. The 16-bit types are reached through float, which would round twice: so float
-    is rounded to odd, and has bits enough that the second rounding decides as if it were the first."""
-    if dtype not in (torch.float16, torch.bfloat16) or x.dtype != torch.float64:
-        return (x != 0) if dtype == torch.bool else x.to(dtype)
-    near = x.float()
-    back = near.double()
-    toward_zero = torch.where(back.abs() > x.abs(), torch.nextafter(near, torch.zeros_like(near)), near)
-    odd = (toward_zero.view(torch.int32) | 1).view(torch.float32)
-    return torch.where(back == x, near, odd).to(dtype)
-
-
-def iota(node):
-    shape, dim = node["shape"], node.get("dim", 0)
-    if not shape:
-        return torch.zeros((), dtype=torch.int64, device=DEVICE)
-    along = [n if d == dim else 1 for d, n in enumerate(shape)]
-    return torch.arange(shape[dim], device=DEVICE).reshape(along).expand(shape).contiguous()
-
-
-ALIKE = {-2: 0.0, -1: 1.0}  # engine/interp/input.h: seeds of zeros and of ones, as JSON has them
+    @staticmethod
+    def rounded(x, dtype):
+        """Doubles to a dtype, rounded once. The 16-bit types are reached through float, which would round twice: so float
+        is rounded to odd, and has bits enough that the second rounding decides as if it were the first."""
+        dtype = DTYPES[dtype]
+        if dtype not in (torch.float16, torch.bfloat16) or x.dtype != torch.float64:
+            return (x != 0) if dtype == torch.bool else x.to(dtype)
+        near = x.float()
+        back = near.double()
+        toward_zero = torch.where(back.abs() > x.abs(), torch.nextafter(near, torch.zeros_like(near)), near)
+        odd = (toward_zero.view(torch.int32) | 1).view(torch.float32)
+        return torch.where(back == x, near, odd).to(dtype)
 
 
 def source(node, seed, files):
-    """What a source node holds under a seed: bit for bit what fb_source_fill gives every other device."""
-    shape, dtype, dist = node["shape"], DTYPES[node["dtype"]], node.get("dist", "uniform")
-    if node["op"] == "iota":
-        return rounded(iota(node).double() if dtype.is_floating_point else iota(node), dtype)
-    if seed in ALIKE and node["op"] in ("input", "param", "feed") and dtype.is_floating_point:
-        return torch.full(shape, ALIKE[seed], dtype=dtype, device=DEVICE)
-    if node["op"] == "const" or dist == "constant":
-        value = torch.tensor(number(node, "value"), dtype=torch.float64, device=DEVICE)
-        return rounded(value, dtype).expand(shape).contiguous()
-    if dist == "file":
-        if node.get("file") not in files:
-            raise Refused("input", f"{node['name']}: its file {node.get('file')} is not there")
-        return rounded(files[node["file"]].to(DEVICE), dtype).reshape(shape)
-    key = splitmix64(node.get("seed", 0) & MASK) if node["op"] == "random" else rng_key(seed, node["name"])
-    out = torch.empty(math.prod(shape), dtype=dtype, device=DEVICE)
-    for start in range(0, out.numel(), CHUNK):
-        n = min(CHUNK, out.numel() - start)
-        values = drawn(node, dist, rng_bits(key, start, n))
-        out[start:start + n] = rounded(values.double() if dtype.is_floating_point else values, dtype)
-    return out.reshape(shape)
+    return shared.source(Arrays, node, seed, files)
 
 
 # ---- one node in PyTorch ----------------------------------------------------------------------------------------------
 
-SOURCES = {"input", "param", "feed", "const", "iota", "random"}
 # made from engine/graph/ops.def by `make ops`: change that
 OPS = {  # name: operands, PyTorch's call of the same arguments, how it is written, parameters
     "neg": ("number", "", "-{0}", {}),
@@ -215,11 +145,6 @@ CALL.update(receive="{0}", matmul="torch.matmul({0}, {1})")
 def is_infix(op):
     """Is it written between its operands, as people write a number there?"""
     return CALL.get(op, "").startswith("{0} ")
-
-
-def number(node, key):
-    """An attribute as a double; JSON has no infinities, so they come as words."""
-    return float(node.get(key, 0))
 
 
 def written(node, key):
@@ -333,6 +258,12 @@ def scope_call(scope, args):
     if op == "rms_norm" and "normalized_shape" in a:
         weight = f", weight={args[1]}" if len(args) > 1 else ""
         return f"F.rms_norm({args[0]}, {listed(a['normalized_shape'])}{weight}, eps={a.get('eps', 1e-6)!r})"
+    if op == "batch_norm" and len(args) >= 3:
+        weights = "".join(f", {name}={arg}" for name, arg in zip(("weight", "bias"), args[3:]))
+        return f"F.batch_norm({args[0]}, {args[1]}, {args[2]}{weights}, eps={a.get('eps', 1e-5)!r})"
+    if op == "group_norm" and "groups" in a:
+        weights = "".join(f", {name}={arg}" for name, arg in zip(("weight", "bias"), args[1:]))
+        return f"F.group_norm({args[0]}, {a['groups']}{weights}, eps={a.get('eps', 1e-5)!r})"
     if op.startswith(("conv", "max_pool", "avg_pool")):
         return over_pictures(op, a, args)
     if op == "scaled_dot_product_attention":
@@ -347,90 +278,35 @@ def scope_call(scope, args):
 
 # ---- the graph as Python source ---------------------------------------------------------------------------------------
 
-VIEWS = {"view", "permute", "slice", "expand"}
-
-
-class Call:
-    """An op scope that PyTorch runs itself."""
-
-    def __init__(self, text, args, results, inside):
-        self.text, self.args, self.results, self.inside = text, args, results, inside
-
-
-class Source:
+class Source(Analysis):
     """A graph written out as one Python function of its sources. With `scopes`, op scopes become PyTorch's own calls."""
 
-    def __init__(self, graph, scopes):
-        self.graph, self.nodes, self.regions = graph, graph["nodes"], graph["regions"]
-        self.readers = collections.defaultdict(list)
-        self.by_region = collections.defaultdict(list)
-        for node in self.nodes:
-            self.by_region[node.get("region", 0)].append(node)
-            for a in node.get("args", ()):
-                self.readers[a].append(node["id"])
-        self.outputs = {o["node"] for o in graph["outputs"]}
-        self.results = checked(graph)
-        self.calls = self.find_calls() if scopes else {}  # result → Call
-        self.needed = self.demand()
+    def __init__(self, graph, scopes, groups=None):
+        """`groups`: node → the groups of a plan that compute it, which are written beside each operation; an op scope is a
+        call then only if it lies in one of them."""
+        self.groups = groups
+        super().__init__(graph, (lambda scope, args: scope_call(scope, [f"v{a}" for a in args])) if scopes else None)
         self.inputs = []
         self.lines = []
 
-    # -- which scopes are calls
+    # -- groups of a plan
 
-    def members(self):
-        scopes, out = self.graph["scopes"], collections.defaultdict(set)
-        for node in self.nodes:
-            s = node.get("scope", -1)
-            while s >= 0:
-                out[s].add(node["id"])
-                s = scopes[s].get("parent", -1)
-        return out
+    def call_of(self, call, scope, inside):
+        parts = {tuple(self.groups[i]) for i in inside if i in self.groups} if self.groups else ()
+        return None if len(parts) > 1 else super().call_of(call, scope, inside)
 
-    def call_of(self, scope, inside):
-        """None where PyTorch has no such call, or where it would not show what others read from inside."""
-        args, results = scope.get("args") or [], scope.get("results") or []
-        if not scope.get("op") or not results or min(args + results) < 0 or not inside.issuperset(results):
-            return None
-        if len({self.nodes[i].get("region", 0) for i in inside}) != 1:
-            return None
-        leaks = [i for i in inside - set(results) if self.nodes[i]["op"] not in VIEWS
-                 and (i in self.outputs or any(r not in inside for r in self.readers[i]))]
-        early = [r for i in results for r in self.readers[i] if r not in inside and r < max(results)]
-        if leaks or early:
-            return None
-        text = scope_call(scope, [f"v{a}" for a in args])
-        return Call(text, args, results, inside) if text else None
-
-    def find_calls(self):
-        members, covered, calls = self.members(), set(), {}
-        for i, scope in enumerate(self.graph["scopes"]):  # parents come first, so the outermost wins
-            if members[i] & covered:
-                continue
-            call = self.call_of(scope, members[i])
-            if call:
-                covered |= call.inside
-                calls.update({r: call for r in call.results})
-        return calls
-
-    # -- what is computed at all
-
-    def demand(self):
-        needed, todo = set(), list(self.results)
-        while todo:
-            i = todo.pop()
-            if i in needed:
-                continue
-            needed.add(i)
-            node = self.nodes[i]
-            todo += self.calls[i].args + self.calls[i].results if i in self.calls else node.get("args", [])
-            region = self.regions[node.get("region", 0)]
-            if region.get("loop", -1) >= 0:
-                todo.append(region["loop"])
-            if node["op"] == "loop":
-                body = self.regions[node["body"]]
-                todo += [k for k in body.get("yields", []) + body.get("stacked", []) if k >= 0]
-                todo += [n["id"] for n in self.by_region[node["body"]] if n["op"] in ("assign", "receive")]
-        return needed
+    def say(self, i, indent, text):
+        """A statement, marked with the groups that it is of (inductor_groups.py)."""
+        groups = self.groups.get(i) if self.groups else None
+        if not groups:
+            self.lines.append(indent + text)
+            return
+        steps, region = [], self.nodes[i].get("region", 0)
+        while self.regions[region].get("loop", -1) >= 0:
+            steps.append(f"t{self.regions[region]['loop']}")
+            region = self.regions[region].get("parent", 0)
+        self.lines.append(f"{indent}with marked({{'fusebox': {list(groups)}, 'fusebox_steps': {listed(steps)}}}):")
+        self.lines.append(f"{indent}    {text}")
 
     # -- names
 
@@ -462,7 +338,7 @@ class Source:
         if i in self.calls:
             call = self.calls[i]
             if i == max(call.results):
-                self.lines.append(f"{indent}{', '.join(f'v{r}' for r in call.results)} = {call.text}")
+                self.say(i, indent, f"{', '.join(f'v{r}' for r in call.results)} = {call.what}")
         elif op == "loop":
             self.loop(node, indent)
         elif op == "step":
@@ -473,22 +349,12 @@ class Source:
             self.lines.append(f"{indent}v{i} = v{node['args'][1]}")
         elif op not in SOURCES and op not in ("carried", "item"):
             shapes = [self.nodes[a]["shape"] for a in node.get("args", ())]
-            self.lines.append(f"{indent}v{i} = {expression(node, self.operands(node), shapes)}")
+            self.say(i, indent, f"v{i} = {expression(node, self.operands(node), shapes)}")
 
     def region(self, number, indent):
         for node in self.by_region[number]:
             if node["id"] in self.needed:
                 self.node(node, indent)
-
-    def assigned(self, body):
-        """(parameter, assign) of a body and the loops inside it."""
-        out = []
-        for node in self.by_region[body]:
-            if node["op"] == "assign":
-                out.append((node["args"][0], node["id"]))
-            elif node["op"] == "loop":
-                out += self.assigned(node["body"])
-        return out
 
     def loop(self, node, indent):
         """A loop node is a list: what is carried out of it, then what it stacked. Parameters that it assigns change from
@@ -553,108 +419,29 @@ class Source:
         read = set(re.findall(r"\bv\d+\b", body)) | {f"v{r}" for r in self.results}
         self.inputs = [n["id"] for n in self.nodes if n["op"] in SOURCES and f"v{n['id']}" in read]
         head = f"def model({', '.join(f'v{i}' for i in self.inputs)}):"
-        return "\n".join([head] + self.drop_dead() + [f"    return [{', '.join(f'v{r}' for r in self.results)}]"]) + "\n"
-
-
-def checked(graph):
-    """The nodes whose values leave the graph, as fb_reference_nodes has them."""
-    outputs = {o["node"] for o in graph["outputs"]}
-    return [n["id"] for n in graph["nodes"]
-            if n["op"] == "assign" or (n.get("region", 0) == 0 and n["op"] != "feed"
-                                       and (n["id"] in outputs or n["op"] == "receive"))]
+        return "\n".join([head] + (self.lines if self.groups else self.drop_dead()) + [f"    return [{', '.join(f'v{r}' for r in self.results)}]"]) + "\n"
 
 
 NUMBERS = itertools.count(1)
 
 
-def function(graph, scopes, wide=False):
+def function(graph, scopes, wide=False, groups=None):
     """The function and the source nodes that it takes. `wide`: everything that is a float is a double."""
-    out = Source(graph, scopes)
+    out = Source(graph, scopes, groups)
     text = out.text()
     names = {"torch": torch, "F": torch.nn.functional, "device": DEVICE}
+    if groups:
+        names["marked"] = torch.fx.traceback.annotate
     for name, dtype in DTYPES.items():
         names[f"dtype_{name}"] = torch.float64 if wide and dtype.is_floating_point else dtype
     # A file's name of its own for each: what the compiler counts and keeps by place in a source is no other graph's.
-    exec(compile(text, f"<fusebox graph {next(NUMBERS)}>", "exec"), names)
+    file = f"<fusebox graph {next(NUMBERS)}>"
+    exec(compile(text, file, "exec"), names)
+    names["model"].written = (file, text, out.calls)
     return names["model"], [graph["nodes"][i] for i in out.inputs]
 
 
-# ---- the device's lock ------------------------------------------------------------------------------------------------
-
-
-class Lock:
-    """engine/worker/lock.c: one file a device and machine; its first eight bytes count tickets; ticket n is a lock on byte
-    1024 + n. The device belongs to the lowest ticket alive, and a process that ends drops its own."""
-
-    IDLE_S, HOLD_S, FIRST = 0.05, 2.0, 1024
-
-    def __init__(self, device):
-        cache = os.environ.get("XDG_CACHE_HOME", "")
-        if not cache.startswith("/"):
-            cache = os.path.join(os.path.expanduser("~"), ".cache")
-        self.path = os.path.join(cache, "fusebox", "locks", f"{socket.gethostname()}.{device}")
-        self.fd, self.ticket, self.since = -1, 0, 0.0
-
-    def _lock(self, command, start, length):
-        answer = fcntl.fcntl(self.fd, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
-        kind, _, at, _, _ = struct.unpack("hhqqi4x", answer)
-        return None if kind == fcntl.F_UNLCK else at
-
-    def _enter(self):
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self.fd, fcntl.LOCK_EX)
-        self.ticket = int.from_bytes(os.pread(self.fd, 8, 0) or bytes(8), "little")
-        self._lock(fcntl.F_OFD_SETLK, self.FIRST + self.ticket, 1)
-        os.pwrite(self.fd, (self.ticket + 1).to_bytes(8, "little"), 0)
-        fcntl.flock(self.fd, fcntl.LOCK_UN)
-
-    def ahead(self, start=0, end=None):
-        """Tickets alive before ours. The system tells of one that is in the way, not of which."""
-        end = self.ticket if end is None else end
-        found = self._lock(fcntl.F_OFD_GETLK, self.FIRST + start, end - start) if start < end else None
-        if found is None:
-            return 0
-        found -= self.FIRST
-        return 1 + self.ahead(start, found) + self.ahead(found + 1, end)
-
-    def take(self, waiting):
-        """Calls waiting(n) while n others are ahead; returns the µs that it took. A lock that cannot be had at all stops
-        nobody from measuring."""
-        start = time.perf_counter()
-        if self.fd >= 0:
-            wanted = self._lock(fcntl.F_OFD_GETLK, self.FIRST + self.ticket + 1, 0) is not None
-            if start - self.since <= self.HOLD_S or not wanted:
-                return 0.0
-            self.leave()
-        try:
-            self._enter()
-            while n := self.ahead():
-                waiting(n)
-                time.sleep(0.005)
-        except OSError:
-            self.leave()
-        self.since = time.perf_counter()
-        return (self.since - start) * 1e6
-
-    def leave(self):
-        if self.fd >= 0:
-            os.close(self.fd)
-        self.fd = -1
-
-
 # ---- measuring --------------------------------------------------------------------------------------------------------
-
-
-def stat(samples):
-    """As engine/measure/stat.c: linear between the order statistics."""
-    s = sorted(samples)
-
-    def quantile(q):
-        at = q * (len(s) - 1)
-        low = int(at)
-        return s[low] + (at - low) * (s[low + 1] - s[low]) if low + 1 < len(s) else s[-1]
-    return {"median": quantile(0.5), "p10": quantile(0.1), "p90": quantile(0.9), "n": len(s)}
 
 
 def wait():
@@ -719,57 +506,19 @@ def cpu_launches(events):
     return out
 
 
-def kernel_rows(launches, rounds):
-    """The report's kernels from the launches of so many runs, the launches a run, and the µs of each run."""
-    by_name, runs = collections.defaultdict(list), [0.0] * rounds
-    for name, _, us in sorted(launches, key=lambda launch: launch[1]):
-        by_name[name].append(us)
-    kernels = []
-    for name, times in by_name.items():
-        each, more = divmod(len(times), rounds)
-        if more or not each:  # not the same every run: an average is all there is
-            sums, each = [sum(times) / rounds] * rounds, max(1, round(len(times) / rounds))
-        else:
-            sums = [sum(times[k * each:(k + 1) * each]) for k in range(rounds)]
-        runs = [a + b for a, b in zip(runs, sums)]
-        kernels.append({"name": name[:240], "family": "compiled" if "fused" in name else "library", "nodes": [], "count": each,
-                        "device_us": stat(sums)})
-    kernels.sort(key=lambda k: -k["device_us"]["median"])
-    return kernels, sum(k["count"] for k in kernels), runs
-
-
-def worst_of(node, got, want, at, shape):
-    where = ",".join(str(i) for i in torch.unravel_index(torch.tensor(at), shape)) if shape else ""
-    place = f"[{where}]" if where else ""
-    return f"{node['name'][:48]}{place}: {got.reshape(-1)[at].item():.9g}, expected {want.reshape(-1)[at].item():.9g}"
-
-
 def compiled_graphs():
     """How many graphs the compiler was given so far in this process: where it gives up, it runs eagerly without a word."""
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
-ALLOWED = {"bf16": 3e-2, "f16": 5e-3, "f32": 2e-4, "f64": 1e-10}  # of the largest value of an output
-
-
-class Case:
-    """One graph under one plan, prepared. Inputs of several seeds take turns, each checked when it comes."""
-
-    PLANS = ("eager", "eager+graph", "compile", "compile+graph", "max-autotune")
-    TURN_CALLS, ROUNDS, KEPT = 4, 15, 128
+class Case(shared.Case):
+    FRAMEWORK, DEVICE, PLANS = "PyTorch", "torch", ("eager", "eager+graph", "compile", "compile+graph", "max-autotune")
 
     def __init__(self, graph, plan, seeds, files):
-        if plan not in self.PLANS:
-            raise Refused("input", f"PyTorch has no plan \"{plan}\"; it has {', '.join(self.PLANS)}")
         if plan.endswith("+graph") and not CUDA:
             raise Refused("unavailable", f"PyTorch finds no GPU here, and {plan} replays a CUDA graph")
-        self.graph, self.plan, self.seeds, self.files = graph, plan, seeds, files
-        self.timed = [seed for seed in seeds if seed in ALIKE] or seeds  # zeros and ones are timed alone
-        self.hot, self.cold, self.busy, self.calls, self.waited_us = [], [], [], 0, 0.0
-        self.rounds = []  # (when it began, its median), the latest
-        self.images, self.verified, self.seed = {}, set(), None
-        self.error = {"max_abs": 0.0, "max_rel": 0.0, "bound": 0.0, "ok": True}
-        self.kernels, self.launches, self.peak, self.compile_ms = [], None, None, None
+        super().__init__(graph, plan, seeds, files)
+        self.groups = self.obeyed = self.decisions = None
         self.tf32 = any(n.get("precision") == "tf32" for n in graph["nodes"])
         self.run = None
         # What is fed and received is copied by every run, in order with its kernels, as fusebox's own plans do it.
@@ -781,12 +530,32 @@ class Case:
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
         torch.backends.cudnn.allow_tf32 = self.tf32
 
+    def take(self, given):
+        """A plan of fusebox's: the groups, each the numbers of its nodes, and what they are called."""
+        missing = inductor_groups.unavailable(torch.__version__) if inductor_groups else "inductor_groups.py is not beside the worker"
+        if missing:
+            raise Refused("unavailable", missing)
+        groups, n = given["groups"], len(self.graph["nodes"])
+        if not all(isinstance(i, int) and 0 <= i < n for group in groups for i in group):
+            raise Refused("input", "a plan's groups are lists of the graph's nodes")
+        self.groups, self.names = collections.defaultdict(list), []
+        for group in groups:
+            real = [i for i in group if self.graph["nodes"][i]["op"] not in VIEWS | SOURCES | {"loop", "result", "carried", "item", "step"}]
+            for i in real:
+                self.groups[i].append(len(self.names))
+            if real:
+                named = [self.graph["nodes"][i]["name"] for i in real]
+                self.names.append(" ".join(named[:3]) + (f" … {named[-1]}" if len(named) > 3 else ""))
+
     def build(self):
         """Builds it, and runs it once."""
         self.settings()
-        model, self.inputs = function(self.graph, scopes=True)
-        self.model = model
-        if self.plan.startswith("compile"):
+        model, self.inputs = function(self.graph, scopes=True, groups=self.groups)
+        self.model, self.written = model, model.written
+        obey = inductor_groups.Obey(self.names) if self.groups else None
+        if self.groups:
+            self.model = torch.compile(model, dynamic=False)
+        elif self.plan.startswith("compile"):
             self.model = torch.compile(model, dynamic=False)
         elif self.plan == "max-autotune":
             self.model = torch.compile(model, mode="max-autotune-no-cudagraphs", dynamic=False)
@@ -799,10 +568,13 @@ class Case:
         start = time.perf_counter()
         self.run = self.whole_run
         compiled = compiled_graphs()
-        with torch.no_grad():
+        self.decisions = inductor_plan.Decisions(self) if inductor_plan and not obey and not self.plan.startswith("eager") else None
+        with torch.no_grad(), obey or self.decisions or contextlib.nullcontext():
             self.run()
             wait()
-            if not self.plan.startswith("eager"):
+            if obey:
+                self.obeyed = obey.result()
+            if not self.plan.startswith("eager") or obey:
                 self.compile_ms = (time.perf_counter() - start) * 1e3
                 if compiled_graphs() == compiled:
                     raise Refused("unavailable", f"PyTorch compiled nothing of it: {self.plan} would be eager under another name")
@@ -834,10 +606,8 @@ class Case:
 
     # -- inputs
 
-    def load(self, seed):
+    def use(self, seed):
         """A CUDA graph reads where it was recorded: its inputs are copied there, all others take turns as they are."""
-        if seed == self.seed:
-            return
         if seed not in self.images:
             self.images[seed] = [source(node, seed, self.files) for node in self.inputs]
         image = self.images[seed]
@@ -854,11 +624,10 @@ class Case:
         for i in fed:
             self.feeds[i].copy_(image[i])
             self.arguments[i].fill_(0)  # what a run does not copy is not there
-        self.seed = seed
 
     # -- the answer
 
-    def check(self):
+    def verify(self):
         """Against the graph op by op in double: another path through PyTorch, which knows no op scopes."""
         got = self.run()
         wait()  # for what is received
@@ -868,32 +637,22 @@ class Case:
         arguments = [known[n["id"]] if n["id"] in known else source(n, self.seed, self.files) for n in inputs]
         want = wide(*(a.double() if a.is_floating_point() else a for a in arguments))
         del arguments
-        dtypes = {n["dtype"] for n in self.graph["nodes"]}
-        allowed = next(a for d, a in ALLOWED.items() if d in dtypes or d == "f64")
-        if self.tf32:
-            allowed = max(allowed, 5e-3)
+        allowed = allowed_of(self.graph)
         for i, a, b in zip(checked(self.graph), got, want):
             if a.numel():
-                self.compare(self.graph["nodes"][i], a, b, allowed)
-        self.verified.add(self.seed)
+                self.hold(self.graph["nodes"][i], a, b, allowed)
         del got, want
         if CUDA:
             torch.cuda.empty_cache()  # other processes measure on this GPU too
 
-    def compare(self, node, got, want, allowed):
+    def hold(self, node, got, want, allowed):
         got, want = got.to(want.device).double(), want.double()
         diff = (got - want).abs()
         diff = torch.where((got == want) | (got.isnan() & want.isnan()), torch.zeros_like(diff), diff).nan_to_num(math.inf)
         at = int(diff.argmax())
-        most, e = diff.reshape(-1)[at].item(), self.error
         finite = want[want.isfinite()]
-        scale = max(finite.abs().max().item() if finite.numel() else 0.0, 1e-30)
-        bound = most / scale / (allowed if node["dtype"] in ALLOWED else 1e-30)
-        e["max_abs"] = max(e["max_abs"], most)
-        e["max_rel"] = max(e["max_rel"], most / scale)
-        e["bound"] = max(e["bound"], bound)
-        if bound > 1 and e["ok"]:
-            e["ok"], e["worst"] = False, worst_of(node, got, want, at, got.shape)
+        far = diff.reshape(-1)[at].item(), finite.abs().max().item() if finite.numel() else 0.0
+        self.compare(node, list(got.shape), far, (at, got.reshape(-1)[at].item(), want.reshape(-1)[at].item()), allowed)
 
     # -- times
 
@@ -946,43 +705,26 @@ class Case:
                 self.copy_out(elsewhere)
                 self.copy_us.append((time.perf_counter() - start) * 1e6)
 
+    def flush(self):
+        FLUSH.add_(1)
+
+    @staticmethod
+    def wait():
+        wait()
+
     def sample(self, n, cold):
         self.settings()
         with torch.no_grad():
-            turn = 1 if cold else self.TURN_CALLS
-            self.load(self.timed[self.calls // turn % len(self.timed)])
-            self.calls += 1
-            if self.seed not in self.verified:
-                self.check()
-            if not self.error["ok"]:
-                raise Refused("input", f"the result is wrong, so no time is taken: {self.error['worst']}")
-            if not cold:
-                self.run()
-            began, before = time.perf_counter(), len(self.hot)
-            for _ in range(n):
-                if cold:
-                    FLUSH.add_(1)
-                wait()
-                start = time.perf_counter()
-                self.run()
-                wait()
-                (self.cold if cold else self.hot).append((time.perf_counter() - start) * 1e6)
-            if not cold:
-                self.rounds = [*self.rounds[1 - self.KEPT:], (began * 1e6, stat(self.hot[before:])["median"])]
+            super().sample(n, cold)
 
-    def report(self):
-        r = {"device": "torch", "plan": self.plan, "nodes": len(self.graph["nodes"]), "source": "measured",
-             "launch_mode": "graph" if self.plan.endswith("+graph") else "stream", "error": self.error}
-        if not self.error["ok"]:  # a plan whose answer is wrong shows no time
+    def report(self, brief=False):
+        r = super().report(brief)
+        if not self.error["ok"]:
             return r
-        known = {"launches": self.launches, "peak_bytes": self.peak, "compile_ms": self.compile_ms, "kernels": self.kernels}
-        r.update({key: value for key, value in known.items() if value is not None})
-        for key, samples in (("wall_us", self.hot), ("cold_us", self.cold), ("device_us", self.busy)):
-            if samples:
-                r[key] = stat(samples)
-        if self.rounds:  # what a comparison with another column pairs
-            r["rounds"] = {"at_us": [round(at) for at, _ in self.rounds], "wall_us": [us for _, us in self.rounds],
-                           "device_us": [None for _ in self.rounds]}
+        if self.obeyed:
+            r["obeyed"] = self.obeyed
+        if self.decisions and not brief:
+            r["their_plan"] = self.decisions.report()
         if self.hot and self.busy and r["wall_us"]["median"] >= r["device_us"]["median"]:
             copies = stat(self.copy_us)["median"] if self.copy_us else 0
             r["gap_us"] = max(0, r["wall_us"]["median"] - r["device_us"]["median"] - copies)
@@ -995,226 +737,59 @@ class Case:
         return r
 
 
-# ---- the protocol -----------------------------------------------------------------------------------------------------
+# ---- PyTorch as a device ----------------------------------------------------------------------------------------------
 
 
-def finite(value):
-    """What JSON has no word for is left out: a figure that is not known is absent."""
-    if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items() if not isinstance(v, float) or math.isfinite(v)}
-    return [finite(v) for v in value] if isinstance(value, list) else value
+class Framework(shared.Framework):
+    device, title, case = "torch", "PyTorch", Case
+    can_compile, obeys = False, True
 
-
-class Front:
-    """The other end. A thread reads it, so that a cancel arrives while something runs; requests wait in line."""
-
-    def __init__(self, stream, out):
-        self.stream, self.out = stream, out
-        self.line, self.news = collections.deque(), threading.Condition()
-        self.running = self.cancelled = None  # ids
-        self.shielded = False
-        self.main, self.writing = threading.main_thread().ident, threading.Lock()
-        signal.signal(signal.SIGUSR1, self.interrupt)
-
-    def say(self, message):
-        with self.writing:
-            self.out.write((json.dumps(finite(message), separators=(",", ":"), allow_nan=False) + "\n").encode())
-            self.out.flush()
-
-    def fail(self, number, kind, text):
-        self.say({"type": "error", "id": number, "kind": kind, "text": " ".join(text.split())[:400]})
-
-    def read_graph(self):
-        head = json.loads(self.stream.readline())
-        graph = {part: [json.loads(self.stream.readline()) for _ in range(head["n_" + part])]
-                 for part in ("scopes", "regions", "nodes")}
-        graph["outputs"] = json.loads(self.stream.readline())["outputs"]
-        return graph
-
-    def read(self):
-        """Ends the process with its stdin, whatever it does: nothing stays behind on the far side of an ssh."""
-        while line := self.stream.readline():
-            try:
-                message = json.loads(line)
-                kind = message["type"]
-                if kind == "graph":
-                    message["graph"] = self.read_graph()
-                elif kind == "file":
-                    message["data"] = self.stream.read(message["bytes"])
-            except (ValueError, KeyError, TypeError) as e:
-                self.fail(0, "input", f"a message that cannot be read: {type(e).__name__}: {e}")
-                continue
-            if kind == "cancel":
-                self.cancel(message.get("id"))
-                continue
-            with self.news:
-                self.line.append(message)
-                self.news.notify()
-            if kind == "quit":
-                return
-        os._exit(0)
-
-    def cancel(self, number):
-        with self.news:
-            gone = [m for m in self.line if m.get("id") == number and m["type"] in ("prepare", "sample")]
-            for m in gone:
-                self.line.remove(m)
-            self.cancelled = number
-            if self.running == number:
-                signal.pthread_kill(self.main, signal.SIGUSR1)
-        for _ in gone:
-            self.fail(number, "cancelled", "cancelled")
-
-    def interrupt(self, *_):
-        """In the main thread, between two of its steps."""
-        if self.running is not None and self.running == self.cancelled and not self.shielded:
-            self.running = None
-            raise Cancelled
-
-    def next(self):
-        """The next message; after a moment without one others may have the device."""
-        with self.news:
-            while not self.line:
-                if not self.news.wait(Lock.IDLE_S if LOCK.fd >= 0 else None):
-                    LOCK.leave()
-            return self.line.popleft()
-
-
-class Worker:
-    def __init__(self, front):
-        self.front, self.graphs, self.cases, self.files = front, {}, {}, {}
-        self.can_compile = False
-
-    def devices(self):
-        entry = {"device": "torch", "kind": "torch"}
-        if MISSING:
-            return {"devices": [dict(entry, missing=MISSING)], "libraries": []}
+    def name(self):
         on = torch.cuda.get_device_name(0) if CUDA else f"the CPU, {torch.get_num_threads()} threads"
-        name = f"PyTorch {torch.__version__} on {on}"
-        return {"devices": [dict(entry, name=name, plans=list(Case.PLANS))], "libraries": []}
+        return f"PyTorch {torch.__version__} on {on}"
 
-    def hello(self, message):
-        if message.get("fusebox") != PROTOCOL:
-            raise Refused("unavailable", f"this worker speaks protocol {PROTOCOL}, the front {message.get('fusebox')}: "
-                          "use those of the same fusebox")
-        return dict({"type": "hello", "fusebox": PROTOCOL, "version": VERSION, "host": socket.gethostname()}, **self.devices())
+    def keep_file(self, data):
+        return torch.frombuffer(bytearray(data), dtype=torch.float64)
 
-    def graph(self, message):
-        self.graphs[message["hash"]] = self.graphs.pop(message["hash"], message["graph"])
-        while len(self.graphs) > 64:
-            self.graphs.pop(next(iter(self.graphs)))
+    def doing(self, plan):
+        return f"PyTorch: {'running' if plan.startswith('eager') else 'compiling'} {plan}"
 
-    def file(self, message):
-        if not MISSING:
-            self.files[message["key"]] = torch.frombuffer(bytearray(message["data"]), dtype=torch.float64)
-
-    def take_device(self, number):
-        return LOCK.take(lambda n: self.front.say({"type": "progress", "id": number, "what": f"waiting, {n} ahead", "fraction": 0}))
-
-    def load_compiler(self):
+    def before(self, front, plan):
         """The first torch.compile loads half of PyTorch, which does not survive being cancelled in the middle."""
-        if self.can_compile:
+        if self.can_compile or plan.startswith("eager"):
             return
-        self.front.shielded = True
+        front.shielded = True
         try:
             torch.compile(lambda x: torch.relu(x @ x + 1))(torch.ones(8, 8, device=DEVICE))
         finally:
-            self.front.shielded = False
+            front.shielded = False
         # One process compiles hundreds of graphs, each once: no sign that one of them is compiled again and again.
         for limit in ("recompile_limit", "accumulated_recompile_limit", "cache_size_limit", "accumulated_cache_size_limit"):
             if hasattr(torch._dynamo.config, limit):
                 setattr(torch._dynamo.config, limit, 1 << 20)
         self.can_compile = True
-        self.front.interrupt()  # by what came meanwhile
+        front.interrupt()  # by what came meanwhile
 
-    def prepare(self, message):
-        number, plan = message["id"], message.get("plan")
-        if MISSING:
-            raise Refused("unavailable", MISSING)
-        if message.get("graph") not in self.graphs:
-            raise Refused("input", f"graph {message.get('graph')} was not sent, or long ago")
-        if not isinstance(plan, str):
-            raise Refused("input", f"PyTorch plans for itself: a plan is one of {', '.join(Case.PLANS)}")
-        case = Case(self.graphs[message["graph"]], plan, message.get("seeds") or [0], self.files)
-        if message.get("ahead"):
-            return self.compile_ahead(number, case)
-        self.take_device(number)
-        what = "running" if plan.startswith("eager") else "compiling"
-        self.front.say({"type": "progress", "id": number, "what": f"PyTorch: {what} {plan}", "fraction": 0})
-        if not plan.startswith("eager"):
-            self.load_compiler()
-        case.prepare()
-        self.cases[number] = case
-        return {"type": "prepared", "id": number, "report": case.report()}
+    def is_full(self, error):
+        return isinstance(error, torch.OutOfMemoryError)
 
-    def compile_ahead(self, number, case):
-        """Into PyTorch's own cache, for a worker that will measure it: nothing is timed, so the device is not asked for."""
-        if not case.plan.startswith("eager"):
-            self.load_compiler()
-            case.build()
-        return {"type": "prepared", "id": number, "report": {"device": "torch", "plan": case.plan, "error": case.error}}
+    def cancelled(self):
+        if self.can_compile:
+            torch._dynamo.reset()
 
-    def sample(self, message):
-        number = message["id"]
-        if number not in self.cases:
-            raise Refused("input", f"no case {number} is prepared")
-        waited = self.take_device(number)
-        self.cases[number].sample(message.get("n", 20), message.get("cache") == "cold")
-        return {"type": "sampled", "id": number, "waited_us": waited, "report": self.cases[number].report()}
-
-    def release(self, message):
-        if self.cases.pop(message["id"], None) and CUDA:
+    def free(self):
+        if CUDA:
             torch.cuda.empty_cache()
-        return {"type": "released", "id": message["id"]}
-
-    def calibrate(self, message):
-        raise Refused("unavailable", "PyTorch needs no calibration: nothing is predicted for it")
-
-    def list(self, message):
-        return dict({"type": "devices", "id": message["id"]}, **self.devices())
-
-    HANDLERS = {"hello": hello, "graph": graph, "file": file, "prepare": prepare, "sample": sample, "release": release,
-                "calibrate": calibrate, "devices": list}
-
-    def attempt(self, message):
-        """The answer, or (kind, text) of why there is none: one case's failure is that case's message."""
-        handler = self.HANDLERS.get(message["type"])
-        try:
-            if not handler:
-                raise Refused("input", f"there is no message of type \"{message['type']}\"")
-            return handler(self, message)
-        except Refused as e:
-            return (e.kind, str(e))
-        except Exception as e:
-            full = not MISSING and isinstance(e, torch.OutOfMemoryError)
-            return ("limit" if full else "system", f"PyTorch: {type(e).__name__}: {e}")
-
-    def serve(self):
-        front = self.front
-        while (message := front.next())["type"] != "quit":
-            number = message.get("id", 0)
-            try:
-                front.running = number if message["type"] in ("prepare", "sample") else None
-                answer = self.attempt(message)
-                front.running = None
-            except Cancelled:
-                answer = ("cancelled", "cancelled")
-                if self.can_compile:
-                    torch._dynamo.reset()
-            if isinstance(answer, tuple):
-                front.fail(number, *answer)
-            elif answer:
-                front.say(answer)
 
 
-def main():
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints goes to stderr, never into the protocol
-    front = Front(sys.stdin.buffer, out)
-    threading.Thread(target=front.read, daemon=True).start()
-    Worker(front).serve()
-
-
+try:
+    import inductor_plan
+except ImportError:
+    inductor_plan = None  # a worker that was copied without it measures all the same
+try:
+    import inductor_groups
+except ImportError:
+    inductor_groups = None
 MISSING, CUDA = None, False
 for cache in ("TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_AUTOGRAD_CACHE"):
     os.environ.setdefault(cache, "1")  # what another worker has compiled ahead is not compiled again
@@ -1231,7 +806,7 @@ else:
     if not CUDA:
         import torch._inductor.config
         torch._inductor.config.cpp.enable_kernel_profile = True  # names its kernels to the profiler
-LOCK = Lock("cuda:0" if CUDA else "host")
 
 if __name__ == "__main__":
-    main()
+    Framework.missing, Framework.lock = MISSING, Lock("cuda:0" if CUDA else "host")
+    shared.main(Framework())

@@ -111,9 +111,9 @@ is "so is a link to nowhere" 2 err1 'link: it is there already'
 fb export lstm_step gates:max no/such --as c --device host
 is "a folder that cannot be made" 1 err1 'no/such: No such file'
 fb export lstm_step gates:max out2
-is "a form must be named" 2 err1 'as is missing: --as c or --as torch'
+is "a form must be named" 2 err1 'as is missing: --as c, torch or inductor'
 fb export lstm_step gates:max out2 --as rust
-is "and be one that there is" 2 err1 'no form "rust"; there are: c, torch'
+is "and be one that there is" 2 err1 'no form "rust"; there are: c, torch, inductor'
 fb export lstm_step max out2 --as c --device host
 is "of one column" 2 err1 'name one, such as'
 fb export lstm_step gates:max out2 --as c --device host --set N=1,2

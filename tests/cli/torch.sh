@@ -59,6 +59,33 @@ else
     holds "torch.compile fails with one sentence" grep -q 'combined:compile@torch: PyTorch: ' err
 fi
 
+# ---- what its compiler decided ----
+
+cat >decided.lua <<'LUA'
+return function(g)
+  local x = g:input("x", { 64, 32 })
+  local y = (x:tanh() * 2):matmul(g:param("w", { 32, 16 }))
+  return y:relu() + y:exp():sum(-1, true)
+end
+LUA
+fbt explain decided.lua compile@torch inductor
+case $("$python" -c 'import torch; print(torch.__version__)') in
+2.11*)
+    if [ $status = 0 ]; then
+        is "Inductor's kernels are known by their nodes" 0 out 'compile@torch: Inductor 2\.11.*: [0-9]+ kernels' \
+            out '^ +[0-9]+  pointwise +tanh mul$' out '^ +[0-9]+  extern +matmul$' out 'mul → matmul: ' \
+            out 'beside inductor: [0-9]+ of [0-9]+ edges are fused in both or in neither'
+        fbt emit decided.lua compile@torch
+        is "and have sources" 0 out '(tanh|triton)'
+        fbt explain decided.lua compile@torch
+        is "also when they come from PyTorch's cache" 0 out '^ +[0-9]+  pointwise +tanh mul$'
+    else
+        holds "torch.compile fails with one sentence" grep -q 'PyTorch: ' err
+    fi
+    ;;
+*) is "a version that was not tested has no plan, in a sentence" 3 err1 'not available: PyTorch is .* tested with' ;;
+esac
+
 # ---- the same inputs, bit for bit ----
 
 cat >inputs.lua <<'LUA'
@@ -111,6 +138,10 @@ return fb.script {
       end)
       return ys[1]
     end,
+    norms = function(g)
+      local x = g:input("x", { 2, 6, 5, 4 }, "f32", { dist = "normal" })
+      return nn.batch_norm(x), nn.group_norm(x, 3), nn.batch_norm(x, { affine = false, name = "plain" })
+    end,
     gru = function(g)
       local h = g:input("h", { 3, 5 })
       return nn.gru_cell(g:input("x", { 3, 6 }), h)
@@ -148,6 +179,7 @@ called() { # SCRIPT VARIANT CALLS SWITCH…
 }
 called layers.lua layers 'F.layer_norm F.linear F.silu F.softmax torch.addmm'
 called layers.lua attention F.scaled_dot_product_attention
+called layers.lua norms 'F.batch_norm F.group_norm'
 called layers.lua gru torch.gru_cell
 called layers.lua gather '(F.embedding|no calls)'
 called layers.lua half F.layer_norm

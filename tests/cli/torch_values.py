@@ -52,7 +52,7 @@ def answers(graph, found):
             scale = max(want.double().abs().max().item(), 1e-30)
             if not off <= allowed * scale:
                 sys.exit(f"{graph['nodes'][i]['name']}: off by {off} of {scale}, scopes {scopes}\n{written.text()}")
-    print(" ".join(sorted({c.text.split("(")[0] for c in written.calls.values()})) or "no calls")
+    print(" ".join(sorted({c.what.split("(")[0] for c in written.calls.values()})) or "no calls")
 
 
 def show(graph):

@@ -299,6 +299,37 @@ static void what_is_malformed_is_refused(void **state)
     }
 }
 
+/* What a framework decided comes back as it was; what makes no sense is not available, and the figures stay. */
+static void a_framework_has_a_plan(void **state)
+{
+    (void)state;
+    static const char good[] =
+        "{\"launches\":2,\"their_plan\":{\"apart\":[{\"from\":\"a\",\"to\":\"b\",\"why\":\"so\"}],\"by\":\"X\","
+        "\"calls\":"
+        "[[\"a\",\"c\"]],\"kernels\":[{\"count\":3,\"kind\":\"extern\",\"name\":\"mm\",\"nodes\":[\"a\",\"c\"],"
+        "\"registers\":7,\"source\":\"x\\ny\"}],\"version\":\"1\"}}";
+    json_t *j = fb_json_parse(good, strlen(good), NULL);
+    fb_report *r = fb_report_from_json(j, NULL);
+    assert_non_null(r->theirs);
+    assert_null(r->theirs->unavailable);
+    assert_int_equal(fb_theirs_launches(r->theirs), 3);
+    assert_int_equal(r->theirs->kernels[0].registers, 7);
+    assert_int_equal(r->theirs->kernels[0].spills, -1);
+    json_t *again = fb_report_to_json(r);
+    assert_true(json_equal(json_object_get(again, "their_plan"), json_object_get(j, "their_plan")));
+    json_decref(again);
+    json_decref(j);
+    fb_report_free(r);
+    static const char bad[] = "{\"launches\":2,\"their_plan\":{\"by\":\"X\",\"version\":\"1\",\"kernels\":[{}]}}";
+    j = fb_json_parse(bad, strlen(bad), NULL);
+    r = fb_report_from_json(j, NULL);
+    assert_int_equal(r->launches, 2);
+    assert_non_null(strstr(r->theirs->unavailable, "cannot be read"));
+    assert_int_equal(r->theirs->n_kernels, 0);
+    json_decref(j);
+    fb_report_free(r);
+}
+
 static void kernels_have_short_names(void **state)
 {
     (void)state;
@@ -348,6 +379,7 @@ int main(void)
         cmocka_unit_test(a_wrong_answer_that_is_no_number_stays_wrong),
         cmocka_unit_test(a_failed_case_keeps_its_reason_alone),
         cmocka_unit_test(what_is_malformed_is_refused),
+        cmocka_unit_test(a_framework_has_a_plan),
         cmocka_unit_test(kernels_have_short_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -344,6 +344,26 @@ static void rows_of_one_kernel_are_tied(void **state)
     unmake(&w);
 }
 
+/* Another's kernels are drawn like ours, with nothing to fuse or cut. */
+static void kernels_of_others_are_tied(void **state)
+{
+    (void)state;
+    int n;
+    world w = make(branches(4, false), "eager");
+    int *theirs = fb_calloc((size_t)w.graph->n_nodes, sizeof *theirs);
+    for (fb_id i = 0; i < w.graph->n_nodes; i++)
+        theirs[i] = !fb_node_is_computed(w.graph, i) ? FB_NONE : w.graph->nodes[i].op == FB_OP_STACK ? 1 : 0;
+    fb_rows_make_theirs(&w.rows, w.outline, theirs);
+    assert_int_equal(w.rows.rows.at[row_named(&w, "norm")].tie, FB_TIE_FIRST);
+    assert_int_equal(w.rows.rows.at[row_named(&w, "tanh")].tie, FB_TIE_LAST);
+    assert_int_equal(w.rows.rows.at[row_named(&w, "tanh")].letter, 0);
+    assert_int_equal(w.rows.rows.at[row_named(&w, "stack")].letter, 1);
+    assert_null(fb_rows_edges(&w.rows, row_named(&w, "tanh"), &n));
+    assert_int_equal(n, 0);
+    fb_free(theirs);
+    unmake(&w);
+}
+
 static void edit_inside(world *w, const char *scope, fb_edit_kind kind, int expected_fused)
 {
     int n, row = row_named(w, scope);
@@ -411,6 +431,7 @@ int main(void)
         cmocka_unit_test(members_have_edges_of_their_own),
         cmocka_unit_test(fusing_one_member_is_mixed),
         cmocka_unit_test(rows_of_one_kernel_are_tied),
+        cmocka_unit_test(kernels_of_others_are_tied),
         cmocka_unit_test(scopes_are_toggled_as_one),
         cmocka_unit_test(many_nodes_are_quick),
     };

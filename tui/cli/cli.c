@@ -189,7 +189,7 @@ static int common_key(int key, char *arg, struct argp_state *state)
     case 'w':
         if (o->n_workers == (int)(sizeof o->workers / sizeof *o->workers) - 1)
             fb_cli_usage("--worker: too many of them");
-        o->workers[o->n_workers++] = arg;
+        if (!fb_frameworks_take(o, arg)) o->workers[o->n_workers++] = arg;
         return 0;
     case KEY_TRUST: o->trust = true; return 0;
     case 's':
@@ -205,7 +205,9 @@ static const struct argp_option common_options[] = {
      "Device of columns that name none (default: the first GPU, else host); workshop, workshop:SOCKET or "
      "workshop:MACHINE is one that is shared (fusebox seat)",
      -2},
-    {"worker", 'w', "COMMAND", 0, "Also use the devices of a worker, e.g. 'ssh gpubox fusebox worker'; may be repeated",
+    {"worker", 'w', "COMMAND", 0,
+     "Also use the devices of a worker, e.g. 'ssh gpubox fusebox worker', or a framework's: torch, jax, onnxruntime, "
+     "tinygrad, or auto for those that python3 has; may be repeated",
      -2},
     {"set", 's', "NAME=VALUE[,VALUE…]", 0, "Set a parameter of the script; several values sweep; may be repeated", -2},
     {"trust", KEY_TRUST, NULL, 0, "Kernels in files that a script or plan names may run as they are now", -2},

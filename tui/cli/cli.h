@@ -83,6 +83,14 @@ int fb_cli_fail_in(const fb_error *err, const char *path);
 
 /* ---- sessions ---- */
 
+/* `--worker NAME` of a framework, `--worker auto` of all that Python has: puts the commands of their workers among
+ * those of `o`. False: the word is neither, but a command of its own. Ends the program where it cannot be done. */
+bool fb_frameworks_take(fb_cli_options *o, const char *word);
+
+/* Writes `file`, a module of Python that one imports before torch.compile, from {"graph":…, "name":…, "groups":…}
+ * (scripts/workers/inductor_export.py). Nothing is written over. Steals the request. */
+bool fb_frameworks_export(json_t *request, const char *file, fb_error *err);
+
 /* A session with the script loaded and its parameters set, every worker heard. NULL with *status when that failed,
  * already said. `argv0` names the binary. */
 fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status);

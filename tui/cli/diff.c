@@ -1,5 +1,6 @@
 /* fusebox diff: why the second column is faster than the first. */
 #include "tui/cli/cli.h"
+#include "tui/cli/theirs.h"
 #include "tui/show/loops.h"
 #include "tui/show/table.h"
 
@@ -162,6 +163,9 @@ static void print_table(const diff *d)
         fb_loops_says(&loops, &line);
         fb_str_add(&line, "\n");
     }
+    fb_str kernels = {0};
+    if (fb_cli_theirs_beside(d->session, 0, 1, &kernels)) fb_str_addf(&line, "kernels: %s\n", fb_str_get(&kernels));
+    fb_str_free(&kernels);
     fb_put(stdout, fb_str_get(&line));
     fb_str_free(&line);
 }

@@ -3,6 +3,7 @@
 #include "tui/cli/cli.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -12,6 +13,7 @@
 #include "config.h"
 #include "decide/preset.h"
 #include "device/cuda/compile.h"
+#include "graph/graph_json.h"
 #include "measure/example.h"
 #include "session/names.h"
 #include "tui/cli/emit.h"
@@ -46,7 +48,7 @@ enum { KEY_AS = 256, KEY_NAME, KEY_ARCH, KEY_NO_TEST };
 static const struct argp_option options[] = {
     {"as", KEY_AS, "FORM", 0,
      "What is written: c (kernels, what launches them, build files and a test), torch (the same as operators of "
-     "PyTorch)",
+     "PyTorch), inductor (a module of Python to import before torch.compile, which then fuses as the plan says)",
      0},
     {"name", KEY_NAME, "NAME", 0, "What functions and files begin with (default: the folder's name)", 0},
     {"arch", KEY_ARCH, "ARCH", 0, "For a GPU of this architecture, such as sm_90, also where none is", 0},
@@ -60,15 +62,15 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     fb_error err = {0};
     switch (key) {
     case KEY_AS:
-        if (strcmp(arg, "c") != 0 && strcmp(arg, "torch") != 0)
-            fb_cli_usage("%s: no form \"%s\"; there are: c, torch", state->name, arg);
+        if (strcmp(arg, "c") != 0 && strcmp(arg, "torch") != 0 && strcmp(arg, "inductor") != 0)
+            fb_cli_usage("%s: no form \"%s\"; there are: c, torch, inductor", state->name, arg);
         e->as = arg;
         return 0;
     case KEY_NAME: e->name = arg; return 0;
     case KEY_ARCH: e->arch = arg; return 0;
     case KEY_NO_TEST: e->no_test = true; return 0;
     case ARGP_KEY_SUCCESS:
-        if (!e->as) fb_cli_usage("%s: --as is missing: --as c or --as torch", state->name);
+        if (!e->as) fb_cli_usage("%s: --as is missing: --as c, torch or inductor", state->name);
         if (!e->arch) return 0;
         if (!fb_cli_emit_machine(NULL, e->arch, &e->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
         e->cli.plan_as = &e->machine;
@@ -353,6 +355,30 @@ static void say_done(const export_command *e)
     fb_str_free(&line);
 }
 
+/* The plan, without kernels: a file for PyTorch's own compiler (docs/EXPORT.md). */
+static bool export_inductor(export_command *e, fb_error *err)
+{
+    const fb_column *c = fb_session_column(e->session, 0);
+    const char *file = e->cli.args[2], *name = fb_file_name(file);
+    size_t n = strlen(name);
+    if (n < 4 || strcmp(name + n - 3, ".py") != 0 || strcspn(name, "-. ") != n - 3)
+        return fb_fail(err, FB_ERR_USAGE, "%s: what Python imports is called NAME.py, of letters, digits and _", file);
+    json_t *request = fb_plan_as_groups(c->plan, e->cli.args[1]);
+    if (!request)
+        return fb_fail(err, FB_ERR_USAGE,
+                       "%s: its loops are not those of the graph as written, which Inductor compiles", e->cli.args[1]);
+    fb_str text = {0};
+    fb_graph_write_json(c->written, &text);
+    json_t *graph = fb_json_parse(text.text, text.n, err);
+    fb_str_free(&text);
+    json_object_set_new(request, "graph", graph);
+    json_object_set_new(request, "title", json_string(fb_session_path(e->session)));
+    json_object_set_new(request, "module", json_stringn(name, n - 3));
+    if (!fb_frameworks_export(request, file, err)) return false;
+    fb_cli_say("%s: %d groups; import it before torch.compile", file, fb_plan_groups(c->plan));
+    return true;
+}
+
 static int export_main(const fb_command *me, int argc, char **argv)
 {
     export_command e = {.cli = {.least = 3, .most = 3, .own = own_key, .ctx = &e}};
@@ -365,7 +391,9 @@ static int export_main(const fb_command *me, int argc, char **argv)
         e.status = fb_cli_fail(&err);
     else if (e.session && fb_cli_columns(e.session, e.cli.args[1], fb_preset_recommended, true, &e.status) &&
              fb_cli_plan(e.session, 0, &e.status)) {
-        if (export_column(&e, &err))
+        if (strcmp(e.as, "inductor") == 0) {
+            if (!export_inductor(&e, &err)) e.status = fb_cli_fail(&err);
+        } else if (export_column(&e, &err))
             say_done(&e);
         else
             e.status = fb_cli_fail(&err);

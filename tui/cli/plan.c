@@ -14,6 +14,7 @@
 #include "tui/cli/emit.h"
 #include "tui/cli/loops.h"
 #include "tui/cli/steps.h"
+#include "tui/cli/theirs.h"
 #include "tui/show/picture.h"
 #include "tui/show/table.h"
 
@@ -128,8 +129,6 @@ static int explain_key(void *ctx, int key, char *arg, struct argp_state *state)
     }
     if (key == ARGP_KEY_SUCCESS && l->format && !l->steps && !l->loops)
         fb_cli_usage("%s: --format goes with --steps and --loops", state->name);
-    if (key == ARGP_KEY_SUCCESS && l->cli.n_args > 2 && !l->loops)
-        fb_cli_usage("%s: two columns go with --loops, which holds their loops against each other", state->name);
     if (key == ARGP_KEY_SUCCESS && (l->edge_from != NULL) + l->steps + l->loops + l->prints > 1)
         fb_cli_usage("%s: --edge, --steps, --procedure, --nest, --schedule and --loops ask for different things",
                      state->name);
@@ -227,7 +226,18 @@ static bool all_planned(look *l)
 
 static void explain_show(look *l)
 {
+    bool plain = !l->edge_from && !l->steps && !l->loops && !l->prints;
+    if (plain && fb_cli_any_theirs(l->session)) {
+        l->status = fb_cli_theirs(l->session, false);
+        return;
+    }
     if (!all_planned(l)) return;
+    if (l->cli.n_args > 2 && !l->loops) {
+        fb_cli_say("two columns go with --loops, which holds their loops against each other, or with a framework's "
+                   "column, whose plan is held against ours");
+        l->status = FB_EXIT_USAGE;
+        return;
+    }
     if (l->edge_from) {
         explain_some(l);
         return;
@@ -310,6 +320,10 @@ static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
 static void emit_show(look *l)
 {
     const fb_column *c = fb_session_column(l->session, 0);
+    if (!c->plan && !l->target.written && !l->kernel && !l->arch) {
+        l->status = fb_cli_theirs(l->session, true);
+        return;
+    }
     bool stands_in = l->cli.plan_as && c->machine->target->stands_in, nothing = false;
     const fb_machine *m = stands_in || l->arch ? &l->machine : c->machine;
     fb_cli_emit_choice which = {.name = l->kernel};

@@ -16,6 +16,7 @@ void fb_model_free(fb_model *m)
     forget_kernels(m);
     FB_VEC_FREE(&m->kernels);
     FB_VEC_FREE(&m->shares);
+    FB_VEC_FREE(&m->theirs);
     fb_letters_free(&m->letters);
     fb_rows_free(&m->rows);
     fb_outline_free(m->outline);
@@ -212,7 +213,10 @@ void fb_model_refold(fb_app *app)
     if (!m->outline) return;
     fb_verdicts_clear(app->verdicts); /* it remembers rows */
     fb_rail_forget(&app->rail);
-    fb_rows_make(&m->rows, m->outline, plan, plan ? &m->letters : NULL);
+    if (!plan && m->theirs.n)
+        fb_rows_make_theirs(&m->rows, m->outline, m->theirs.at);
+    else
+        fb_rows_make(&m->rows, m->outline, plan, plan ? &m->letters : NULL);
     app->edge = 0;
     app->dirty = true;
 }
@@ -235,6 +239,8 @@ static void drop_outline(fb_app *app)
     fb_rows_free(&m->rows);
     fb_outline_free(m->outline);
     m->outline = NULL;
+    m->theirs.n = 0;
+    m->theirs_of = NULL;
     fb_marks_clear(&app->marks);
 }
 
@@ -269,6 +275,33 @@ static void place_cursor(fb_app *app)
     }
 }
 
+/* What a framework's compiler did with the column's graph; NULL: it is ours, or that is not known (yet). */
+const fb_theirs *fb_model_theirs(const fb_app *app)
+{
+    const fb_column *c = app->model.column;
+    return c && !c->plan && c->report && !c->report->failed ? c->report->theirs : NULL;
+}
+
+/* Each node's kernel in it; true: another one than before. Reports come anew with every sample, and are of one plan. */
+static bool take_theirs(fb_app *app, bool other_graph)
+{
+    fb_model *m = &app->model;
+    const fb_theirs *t = fb_model_theirs(app);
+    if (!other_graph && t == m->theirs_of && m->column == m->theirs_column) return false;
+    m->theirs_of = t;
+    m->theirs_column = m->column;
+    int n = t && !t->unavailable ? m->column->graph->n_nodes : 0;
+    fb_arena *arena = fb_arena_new();
+    const int *of = n ? fb_theirs_kernel_of(t, m->column->graph, arena) : NULL;
+    bool same = n == m->theirs.n && (!n || memcmp(of, m->theirs.at, (size_t)n * sizeof *of) == 0);
+    if (!same) {
+        m->theirs.n = 0;
+        for (int i = 0; i < n; i++) FB_VEC_PUSH(&m->theirs, of[i]);
+    }
+    fb_arena_free(arena);
+    return !same;
+}
+
 void fb_model_update(fb_app *app)
 {
     fb_model *m = &app->model;
@@ -286,8 +319,9 @@ void fb_model_update(fb_app *app)
     }
     bool other_graph = !m->outline || m->outline->graph != g || !fb_hash_equal(m->graph_hash, g->hash);
     fb_hash hash = plan ? fb_plan_hash(plan) : (fb_hash){0};
+    bool other_theirs = take_theirs(app, other_graph);
     if (other_graph) new_outline(app, g);
-    if (other_graph || m->rows.plan != plan || !fb_hash_equal(hash, m->plan_hash)) {
+    if (other_graph || other_theirs || m->rows.plan != plan || !fb_hash_equal(hash, m->plan_hash)) {
         const fb_row_edge chosen = other_graph ? (fb_row_edge){.a = FB_NONE} : chosen_before(app);
         fb_letters_free(&m->letters);
         if (plan) fb_letters_make(&m->letters, plan, m->outline);

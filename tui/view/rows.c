@@ -8,12 +8,12 @@
 /* Marks what letters a node has; false once there are two different ones. */
 static void meet_letter(const fb_rows *r, fb_row *row, fb_id node)
 {
-    int group = fb_plan_group_of(r->plan, node);
+    int group = r->plan ? fb_plan_group_of(r->plan, node) : r->theirs[node];
     if (group == FB_NONE) {
-        if (fb_plan_recomputed(r->plan, node)) row->recomputed = true;
+        if (r->plan && fb_plan_recomputed(r->plan, node)) row->recomputed = true;
         return;
     }
-    int letter = r->letters->of_group[group];
+    int letter = r->plan ? r->letters->of_group[group] : group;
     if (row->letter == FB_NONE)
         row->letter = letter;
     else if (row->letter != letter)
@@ -36,7 +36,7 @@ static void add_row(fb_rows *r, int entry, int depth, bool repeated)
     const fb_entry *e = &r->outline->entries[entry];
     fb_row row = {.entry = entry, .depth = depth, .repeated = repeated, .letter = FB_NONE, .first_edge = FB_NONE};
     bool hides = e->kind == FB_ENTRY_NODE || e->fold == FB_FOLDED;
-    if (r->plan && hides)
+    if ((r->plan || r->theirs) && hides)
         for (fb_id i = e->first; i <= e->last; i++) meet_node(r, &row, i);
     r->row_of_entry[entry] = r->rows.n;
     FB_VEC_PUSH(&r->rows, row);
@@ -74,16 +74,30 @@ static void tie_rows(fb_rows *r)
     }
 }
 
-void fb_rows_make(fb_rows *r, const fb_outline *o, const fb_plan *plan, const fb_letters *letters)
+static void make(fb_rows *r, const fb_outline *o)
 {
     r->outline = o;
-    r->plan = plan;
-    r->letters = letters;
     r->rows.n = r->edges.n = 0;
     r->row_of_entry = fb_realloc(r->row_of_entry, ((size_t)o->n + 1) * sizeof *r->row_of_entry);
     for (int i = 0; i < o->n; i++) r->row_of_entry[i] = FB_NONE;
     add_rows(r, 0, o->n, 0, false);
-    if (plan) tie_rows(r);
+    if (r->plan || r->theirs) tie_rows(r);
+}
+
+void fb_rows_make(fb_rows *r, const fb_outline *o, const fb_plan *plan, const fb_letters *letters)
+{
+    r->plan = plan;
+    r->letters = letters;
+    r->theirs = NULL;
+    make(r, o);
+}
+
+void fb_rows_make_theirs(fb_rows *r, const fb_outline *o, const int *theirs)
+{
+    r->plan = NULL;
+    r->letters = NULL;
+    r->theirs = theirs;
+    make(r, o);
 }
 
 void fb_rows_free(fb_rows *r)

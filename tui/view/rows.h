@@ -45,6 +45,7 @@ typedef struct {
     const fb_outline *outline;
     const fb_plan *plan;       /* NULL: a device that plans for itself */
     const fb_letters *letters; /* NULL likewise */
+    const int *theirs;         /* … where it told its plan: a node's kernel, which is its letter; NULL */
     FB_VEC(fb_row) rows;
     FB_VEC(fb_row_edge) edges;
     int *row_of_entry;
@@ -53,6 +54,9 @@ typedef struct {
 enum { FB_MAX_ROW_EDGES = 64 };
 
 void fb_rows_make(fb_rows *r, const fb_outline *o, const fb_plan *plan, const fb_letters *letters);
+/* The same of a device that plans for itself: rows show its kernels, and have no edges to fuse or cut. `theirs` of each
+ * node (measure/theirs.h) is kept as long as the rows. */
+void fb_rows_make_theirs(fb_rows *r, const fb_outline *o, const int *theirs);
 void fb_rows_free(fb_rows *r);
 
 /* The row's edges: incoming, then outgoing. The inside of a scope stands before them while it is not fused, after them

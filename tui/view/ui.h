@@ -133,6 +133,9 @@ typedef struct {
     fb_hash graph_hash, plan_hash;
     fb_outline *outline; /* NULL until there is a graph */
     fb_letters letters;
+    const fb_theirs *theirs_of; /* what the next was made from, and whose it is */
+    const fb_column *theirs_column;
+    FB_VEC(int) theirs; /* of a framework's column: each node's kernel; empty: not known */
     fb_rows rows;
     FB_VEC(fb_kernel_line) kernels;
     fb_kernels_key kernels_key; /* what they were made from */
@@ -362,6 +365,7 @@ void fb_model_update(fb_app *app); /* after the session changed, or another colu
 void fb_model_refold(fb_app *app); /* after a fold changed */
 void fb_model_free(fb_model *m);
 /* The row under the graph view's cursor, its edges and the chosen one; NULL where there is none. */
+const fb_theirs *fb_model_theirs(const fb_app *app);
 const fb_row *fb_model_row(fb_app *app);
 const fb_row_edge *fb_model_edge(fb_app *app, int *n);
 void fb_model_go(fb_app *app, fb_id node); /* the graph view's cursor to where the node is to be seen */

@@ -17,6 +17,8 @@ static void title(fb_app *app, fb_str *out)
     if (!c) return;
     if (*c->variant) fb_str_addf(out, " · %s", c->variant);
     fb_str_addf(out, " · %d %s", app->column + 1, fb_file_name(c->plan_name));
+    const fb_theirs *theirs = fb_model_theirs(app);
+    if (theirs) fb_str_addf(out, theirs->unavailable ? " · its plan is not available" : " · as %s has it", theirs->by);
 }
 
 /* ---- drawing --------------------------------------------------------------------------------------------------------
@@ -48,6 +50,8 @@ static void draw_gutter(const fb_row *row, bool heavy, const fb_rect *r, int y, 
 static int letters_width(const fb_app *app)
 {
     int n = app->model.letters.n;
+    for (int i = 0; !n && i < app->model.theirs.n; i++)
+        if (app->model.theirs.at[i] >= 26) return 3 + (app->model.theirs.n > 26 * 27);
     return n <= 26 ? 2 : n <= 26 * 27 ? 3 : 4;
 }
 
@@ -320,8 +324,13 @@ static void enter(fb_app *app, const fb_row *row)
         set_fold(app, row->entry, e->fold == FB_FOLDED ? FB_OPEN : FB_FOLDED);
         return;
     }
+    const fb_theirs *theirs = fb_model_theirs(app);
     if (row->letter == FB_NONE)
         fb_app_say(app, FB_ROLE_WARN, "sources and views belong to no kernel");
+    else if (theirs && row->letter < theirs->n_kernels)
+        fb_app_say(app, FB_ROLE_TEXT, "%s, %s, of %s %s: \"fusebox emit\" prints its source",
+                   *theirs->kernels[row->letter].name ? theirs->kernels[row->letter].name : "a kernel",
+                   theirs->kernels[row->letter].kind, theirs->by, theirs->version);
     else {
         app->source_kind = FB_SOURCE_GENERATED;
         fb_app_show(app, FB_VIEW_SOURCE);
@@ -441,6 +450,9 @@ static void explain(fb_app *app, fb_hint *hint)
     if (!row) return;
     const fb_outline *o = app->model.outline;
     const fb_entry *e = &o->entries[row->entry];
+    const fb_theirs *theirs = fb_model_theirs(app);
+    if (theirs && theirs->unavailable && !hint->line[0].n)
+        fb_str_addf(&hint->line[0], "its plan is not available: %s", theirs->unavailable);
     if (!hint->title.n) fb_str_add(&hint->title, fb_row_name(&app->model.rows, app->scroll[FB_VIEW_GRAPH].cursor));
     if (e->kind == FB_ENTRY_NODE) {
         fb_node_text(o->graph, e->id, &hint->line[1]);

@@ -45,6 +45,7 @@ int fb_source_group(fb_app *app)
     const fb_model *m = &app->model;
     int at = app->scroll[FB_VIEW_KERNELS].cursor;
     const fb_row *row = fb_model_row(app);
+    if (!m->column || !m->column->plan) return FB_NONE;
     if (app->focus == FB_VIEW_KERNELS && at < m->kernels.n) return m->kernels.at[at].group;
     return row && row->letter != FB_NONE ? m->letters.first_group[row->letter]
            : m->kernels.n                ? m->kernels.at[0].group

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "device/peers.h"
 #include "device/replay/recording.h"
 
 #include <math.h>
@@ -18,7 +19,13 @@ typedef struct {
     fb_recording *recording;
 } replay;
 
-extern const fb_device_ops fb_device_replay, fb_device_replay_torch;
+extern const fb_device_ops fb_device_replay;
+#define EXTERN(KIND) extern const fb_device_ops fb_device_replay_##KIND;
+FB_PEERS(EXTERN)
+
+#define ADDRESS(KIND) &fb_device_replay_##KIND,
+static const fb_device_ops *const peers[] = {FB_PEERS(ADDRESS)};
+enum { N_PEERS = sizeof peers / sizeof *peers };
 static const fb_device_ops replay_host;
 
 /* ---- opening ---- */
@@ -86,7 +93,7 @@ static void replay_list(json_t *devices, json_t *libraries)
         json_array_append_new(devices, r ? entry_of(names[i], r)
                                          : json_pack("{s:o, s:s, s:s}", "device", json_sprintf("replay:%s", names[i]),
                                                      "kind", "replay", "missing", why.text));
-        if (r) list_peer(devices, names[i], r, fb_device_replay_torch.kind);
+        for (int k = 0; r && k < N_PEERS; k++) list_peer(devices, names[i], r, peers[k]->kind);
         fb_recording_free(r);
     }
     fb_arena_free(arena);
@@ -396,19 +403,21 @@ static const fb_device_ops replay_host = {REPLAY_OPS, .target = &fb_target_c};
 
 /* ---- peers ---- */
 
-static void torch_list(json_t *devices, json_t *libraries) /* replay_list tells of what its recordings hold */
+static void peer_list(json_t *devices, json_t *libraries) /* replay_list tells of what its recordings hold */
 {
     (void)devices, (void)libraries;
 }
 
-static int torch_available(void) /* nobody gets it without asking */
+static int peer_available(void) /* nobody gets it without asking */
 {
     return 0;
 }
 
-static fb_device *torch_open(const char *name, fb_error *err)
+static fb_device *peer_open(const char *name, fb_error *err)
 {
-    const char *colon = strchr(name, ':'), *peer = fb_device_replay_torch.kind;
+    const fb_device_ops *ops = fb_device_find(name, err);
+    const char *colon = strchr(name, ':'), *peer = ops ? ops->kind : "";
+    if (!ops) return NULL;
     if (!colon) {
         fb_fail(err, FB_ERR_UNAVAILABLE, "%s is served by a worker of its own, or as %s:NAME by a recording", name,
                 peer);
@@ -417,7 +426,7 @@ static fb_device *torch_open(const char *name, fb_error *err)
     fb_recording *r = fb_recording_open(colon + 1, err);
     if (r && fb_recording_peer(r, peer, "name")) {
         replay *d = fb_calloc(1, sizeof *d);
-        *d = (replay){.device.ops = &fb_device_replay_torch, .recording = r};
+        *d = (replay){.device.ops = ops, .recording = r};
         snprintf(d->device.name, sizeof d->device.name, "%s:%.50s", peer, colon + 1);
         return &d->device;
     }
@@ -426,7 +435,7 @@ static fb_device *torch_open(const char *name, fb_error *err)
     return NULL;
 }
 
-static bool torch_recall(fb_device *d, const fb_graph *g, const char *plan, fb_peer_plan *out, fb_error *err)
+static bool peer_recall(fb_device *d, const fb_graph *g, const char *plan, fb_peer_plan *out, fb_error *err)
 {
     char graph[FB_SIGNATURE];
     const fb_recording *r = replay_of(d)->recording;
@@ -445,10 +454,12 @@ static bool torch_recall(fb_device *d, const fb_graph *g, const char *plan, fb_p
     return false;
 }
 
-const fb_device_ops fb_device_replay_torch = {.kind = "torch",
-                                              .list = torch_list,
-                                              .available = torch_available,
-                                              .open = torch_open,
-                                              .close = replay_close,
-                                              .calibrate = replay_calibrate,
-                                              .recall_named = torch_recall};
+#define PEER_OPS(KIND)                                                                                                 \
+    const fb_device_ops fb_device_replay_##KIND = {.kind = #KIND,                                                      \
+                                                   .list = peer_list,                                                  \
+                                                   .available = peer_available,                                        \
+                                                   .open = peer_open,                                                  \
+                                                   .close = replay_close,                                              \
+                                                   .calibrate = replay_calibrate,                                      \
+                                                   .recall_named = peer_recall};
+FB_PEERS(PEER_OPS)
