@@ -436,6 +436,13 @@ function Tensor:var(dim, keepdim, correction) end
 ---@return Tensor
 function Tensor:cumsum(dim) end
 
+---Where each element goes when its line along dim (the last) is sorted, i64: 0 for the smallest, or for the largest with
+---`descending`. Equal elements keep their order; NaN is the largest, as in PyTorch. `nn.sort` and `nn.topk` are made of it.
+---@param dim? integer
+---@param descending? boolean
+---@return Tensor
+function Tensor:rank(dim, descending) end
+
 ---The same elements in another shape; one size may be -1.
 ---@param ... integer|Shape
 ---@return Tensor

@@ -14,7 +14,8 @@ those of the example inputs. Needs PyTorch; engine/graph/graph_json.h describes 
 
 Dtypes are promoted as PyTorch does it, and the shape and dtype of each result are held against PyTorch's. Calls that cannot
 be written in fusebox's ops are listed with the user's line and the submodule that made them, all at once, and nothing is
-written. torch_calls.py and torch_layers.py have a function for each call, torch_graph.py the nodes that they make.
+written. torch_calls.py, torch_layers.py, torch_order.py and torch_pictures.py have a function for each call, torch_graph.py the nodes
+that they make.
 """
 import argparse
 import contextlib
@@ -24,7 +25,9 @@ import os
 import re
 import sys
 
-import torch_layers  # noqa: F401: fills the table
+import torch_layers  # noqa: F401: these fill the table
+import torch_order  # noqa: F401
+import torch_pictures  # noqa: F401
 from torch_calls import CALLS
 from torch_graph import DTYPES, FLOATS, Graph, Unsupported, Value, dtype_of, refuse
 

@@ -563,24 +563,6 @@ def _index(g, x, indices):
     return g.permute(y, [k + d for d in range(len(before))] + list(range(k)) + [k + d for d in range(len(before), len(rest))])
 
 
-@call("index_put")
-def _index_put(g, x, indices, values, accumulate=False):
-    """By a mask, one value; or sums over an index of the first dimensions."""
-    where = [i for i in indices if i is not None]
-    if len(where) == 1 and where[0].dtype == "bool" and not accumulate and math.prod(values.shape) == 1:
-        mask, first = where[0], indices.index(where[0])
-        mask = g.view(mask, [1] * first + mask.shape + [1] * (len(x.shape) - first - len(mask.shape)))
-        return g.where(mask, g.view(values, []), x, x.dtype)
-    if not accumulate or any(i.dtype == "bool" for i in where) or indices[:len(where)] != where:
-        raise Unsupported("elements changed at places that a tensor names")
-    flat = None
-    for i, n in zip(where, x.shape):
-        flat = from_end(g, i, n) if flat is None else g.binary("add", g.binary("mul", flat, n), from_end(g, i, n))
-    rest, rows = x.shape[len(where):], math.prod(x.shape[:len(where)])
-    sums = g.add("index_add", [g.expand(g.cast(values, x.dtype), flat.shape + rest), flat], [rows] + rest, x.dtype, start=rows)
-    return g.binary("add", x, g.view(sums, x.shape))
-
-
 @call("index_select")
 def _index_select(g, x, dim, index):
     dim = dim % len(x.shape)

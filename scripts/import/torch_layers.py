@@ -334,18 +334,6 @@ def _avg_pool(g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include
     return g.binary("mul", y, counts) if counts is not None else y
 
 
-@call("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def _nearest(g, x, *, output_size=None, scale_factors=None, scales=None, scales_d=None, scales_h=None, scales_w=None):
-    """Each element several times; the sizes say how many."""
-    if output_size is None:
-        output_size = [int(n * s) for n, s in zip(x.shape[2:], scale_factors)]
-    for d, out in enumerate(output_size, 2):
-        if out % x.shape[d]:
-            raise Unsupported(f"a picture of {x.shape[2:]} made {output_size}, which is no multiple")
-        x = CALLS["repeat_interleave"](g, x, out // x.shape[d], d) if out != x.shape[d] else x
-    return x
-
-
 def adaptive(g, x, size, k, op):
     """Means or maxima over windows that cover x, one dimension after another."""
     size, first = each(size, k), len(x.shape) - k
@@ -363,8 +351,6 @@ def adaptive(g, x, size, k, op):
 for _k in (1, 2, 3):
     CALLS[f"max_pool{_k}d"] = lambda g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, _k=_k: _max_pool(
         g, x, kernel, stride, padding, dilation, ceil_mode, k=_k)
-    CALLS[f"max_pool{_k}d_with_indices"] = lambda g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, _k=_k: [_max_pool(
-        g, x, kernel, stride, padding, dilation, ceil_mode, k=_k), None]
     CALLS[f"avg_pool{_k}d"] = lambda g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, \
         _k=_k: _avg_pool(g, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override, k=_k)
     CALLS[f"adaptive_avg_pool{_k}d"] = CALLS[f"_adaptive_avg_pool{_k}d"] = lambda g, x, size, _k=_k: adaptive(g, x, size, _k, "mean")
