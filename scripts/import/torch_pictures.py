@@ -184,3 +184,65 @@ def _max_unpool(g, x, indices, size, stride=None, padding=None):
     zeros = g.expand(g.const(0, x.dtype), [whole])
     count = math.prod(lead) * inner
     return g.view(put(g, zeros, whole, g.view(flat, [count]), g.view(x, [count]), None), lead + list(size))
+
+
+# ---- gradients of pools
+
+
+@call("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+def _max_pool_backward(g, dy, x, kernel, stride, padding, dilation, ceil_mode, indices):
+    """To each place what its windows give it: a sum by the places of the maxima."""
+    k = len(x.shape) - len(lead_of(x, dy))
+    lead, inner, n = x.shape[:len(x.shape) - k], math.prod(dy.shape[len(x.shape) - k:]), math.prod(x.shape)
+    plane = Value(0, lead + [n // max(math.prod(lead), 1)], "i64")
+    flat = places(g, plane, len(lead), g.view(indices, lead + [inner]))
+    sums = g.add("index_add", [g.view(dy, [math.prod(dy.shape)]), g.view(flat, [math.prod(dy.shape)])], [n], dy.dtype, start=n)
+    return g.view(sums, x.shape)
+
+
+def lead_of(x, dy):
+    """The dimensions of pictures and channels: one or two, as pools have them for batches and without."""
+    return x.shape[:-3] if len(x.shape) > 4 else x.shape[:-2]
+
+
+def window_sum(g, dy, size, kernel, stride, padding, share=None):
+    """What windows give back to the elements that they cover, over the last two or three dimensions."""
+    k = len(size)
+    lead = dy.shape[:len(dy.shape) - k]
+    dy = g.binary("mul", dy, share) if share is not None else dy
+    x = g.view(dy, [math.prod(lead), 1] + dy.shape[len(lead):])
+    ones = g.expand(g.const(1, dy.dtype), [1, 1] + list(kernel))
+    spans = [(n - 1) * s - 2 * p + f for n, s, p, f in zip(dy.shape[len(lead):], stride, padding, kernel)]
+    y = CALLS[f"conv_transpose{k}d"](g, x, ones, None, stride, padding, [max(n - m, 0) for n, m in zip(size, spans)])
+    for d, n in enumerate(size, 2):
+        y = g.slice(y, d, 0, n)
+    return g.view(y, lead + list(size))
+
+
+@call("avg_pool2d_backward", "avg_pool3d_backward")
+def _avg_pool_backward(g, dy, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    k = len(x.shape) - len(lead_of(x, dy))
+    kernel, padding = each(kernel, k), each(padding, k)
+    stride = each(stride, k) if stride else kernel
+    if ceil_mode or (any(padding) and not count_include_pad):
+        raise Unsupported("the gradient of means over windows of unlike sizes")
+    return window_sum(g, dy, x.shape[-k:], kernel, stride, padding, 1 / (divisor_override or math.prod(kernel)))
+
+
+@call("_adaptive_avg_pool2d_backward")
+def _adaptive_avg_pool_backward(g, dy, x):
+    for d in (-2, -1):
+        n, out = x.shape[d], dy.shape[d]
+        if n % out:
+            raise Unsupported(f"the gradient of means over {out} windows of {n} elements, which are unlike")
+        dy = CALLS["repeat_interleave"](g, g.binary("mul", dy, out / n), n // out, len(dy.shape) + d)
+    return dy
+
+
+@call("embedding_dense_backward")
+def _embedding_backward(g, dy, index, rows, padding_idx, scale_grad_by_freq):
+    if scale_grad_by_freq:
+        raise Unsupported("gradients that are divided by how often a row is named")
+    if padding_idx >= 0:
+        index = g.where(g.binary("eq", index, padding_idx, "bool"), -1, index)
+    return g.add("index_add", [dy, index], [rows] + dy.shape[len(index.shape):], dy.dtype, start=rows)
