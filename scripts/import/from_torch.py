@@ -241,7 +241,7 @@ def exported(net, inputs, words=None, train=False):
         lines = {}
         for n in calls_of(program):
             lines.setdefault(called(n), set()).add(place_of(n))
-        if any(called(n)[-1:] == "_" or called(n).startswith("wrap_with") for n in calls_of(program)):
+        if any(called(n)[-1:] == "_" and called(n) not in CALLS or called(n).startswith("wrap_with") for n in calls_of(program)):
             program = program.run_decompositions({})  # the same calls
         table = torch.export.default_decompositions()
         for _ in range(4):  # what a part is made of may need taking apart too

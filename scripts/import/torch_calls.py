@@ -51,7 +51,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     CALLS[_name] = lambda g, a, b, _op=_name: g.binary(_op, a, b, "bool")
 for _name in ("and", "or", "xor"):
     CALLS[f"__{_name}__"] = CALLS[f"bitwise_{_name}"]
-for _name in ("contiguous", "clone", "detach", "alias", "lift_fresh_copy", "positive"):
+for _name in ("contiguous", "clone", "detach", "detach_", "alias", "lift_fresh_copy", "positive"):
     CALLS[_name] = lambda g, x: x
 CALLS["logical_not"] = lambda g, x: g.unary("logical_not", g.cast(x, "bool"))
 CALLS["logical_xor"] = lambda g, a, b: g.binary("ne", g.cast(a, "bool"), g.cast(b, "bool"))

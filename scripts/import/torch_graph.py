@@ -389,7 +389,7 @@ class Graph:
         except Unsupported as why:
             raise Unsupported(f"the tensor {name}: {why}") from None
         if not tensor.numel():
-            raise Unsupported(f"the tensor {name} of shape {list(tensor.shape)} is empty")
+            return self.expand(self.const(0, dtype), tensor.shape)
         if dtype == "bool":  # files hold numbers
             return self.cast(self.tensor(name, tensor.to(torch.int32)), "bool")
         if self.folder:
