@@ -297,9 +297,9 @@ const char *fb_emit_before(fb_emitter *e, fb_val v)
     bool largest = e->nest->graph->nodes[x->node].attrs->start == 1, f = is_float(e->section->values[x->args[0]].dtype);
     const char *other = fb_emit_ref(e, x->args[0]), *own = fb_emit_ref(e, x->args[1]), *at = fb_emit_ref(e, x->args[2]);
     const char *low = largest ? own : other, *high = largest ? other : own;
-    if (!f)
-        return fb_arena_printf(e->arena, "%s > 0 ? !(%s < %s) : %s < %s", at, high, low, low, high);
-    return fb_arena_printf(e->arena, "%s > 0 ? !(%s < %s || (%s != %s && %s == %s)) : %s < %s || (%s != %s && %s == %s)", at,
+    if (!f) return fb_arena_printf(e->arena, "%s > 0 ? !(%s < %s) : %s < %s", at, high, low, low, high);
+    return fb_arena_printf(e->arena,
+                           "%s > 0 ? !(%s < %s || (%s != %s && %s == %s)) : %s < %s || (%s != %s && %s == %s)", at,
                            high, low, low, low, high, high, low, high, high, high, low, low);
 }
 

@@ -1,5 +1,5 @@
-/* Reductions, cumsum and rank. Rows are brought together where they do not lie so, a few at a time; every lane sums its own
- * values in double and is put off by what adding them in the accumulator may cost. */
+/* Reductions, cumsum and rank. Rows are brought together where they do not lie so, a few at a time; every lane sums its
+ * own values in double and is put off by what adding them in the accumulator may cost. */
 #include "interp/trial_parts.h"
 
 #include "base/mem.h"
@@ -608,7 +608,8 @@ static void scan_part(void *ctx, int64_t first, int64_t last)
 
 /* ---- rank ---- */
 
-/* Two that lie side by side in the order, and closer than rounding moves them, change places in half of the lanes. */
+/* Two that lie side by side in the order, and closer than rounding moves them, have changed places in half of the
+ * lanes, whatever each lane's own values say. */
 static void swap_close(const scan *s, const double *const *x, const int64_t *order, int64_t n, int64_t *const *ranks)
 {
     int lanes = s->x->lanes;
@@ -621,7 +622,8 @@ static void swap_close(const scan *s, const double *const *x, const int64_t *ord
         uint32_t draw = fb_trial_draw(fb_trial_bits(x[0][a * step]), fb_trial_key(0, s->id, FB_DRAW_FUNCTION));
         for (int l = 1; l < lanes; l++) {
             int64_t first = ranks[l][a], second = ranks[l][b];
-            if (!fb_trial_takes(l, draw) || (first - second != 1 && second - first != 1)) continue;
+            if (fb_trial_takes(l, draw) ? first - second == 1 : second - first == 1) continue; /* so it is already */
+            if (first - second != 1 && second - first != 1) continue;
             ranks[l][a] = second;
             ranks[l][b] = first;
         }

@@ -631,11 +631,12 @@ static fb_val walk_scan(walk *w, fb_id node, const fb_ix *coords, int when)
     return add(w, v);
 }
 
-/* Is this value made by arithmetic, and not read from memory? */
+/* Is this value made in the kernel, by arithmetic or as a product, and not read from memory? */
 static bool is_made(const walk *w, fb_val v)
 {
     const fb_value *x = &w->values.at[v];
     if (x->kind == FB_VALUE_OP || x->kind == FB_VALUE_REDUCE || x->kind == FB_VALUE_SCAN) return true;
+    if (x->kind == FB_VALUE_CHIP || (x->kind == FB_VALUE_LOAD && fb_nest_is_product(w->b->nest, x->node))) return true;
     for (int i = 0; i < x->n_args; i++)
         if (is_made(w, x->args[i])) return true;
     return false;
