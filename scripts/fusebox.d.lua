@@ -960,6 +960,21 @@ function nn.softmax(x, dim, opts) end
 ---@return Tensor
 function nn.log_softmax(x, dim, opts) end
 
+---Values sorted along dim (-1), and where they lay (i64). Equal elements keep their order; NaN is the largest.
+---@param x Tensor
+---@param dim? integer
+---@param opts? { descending: boolean?, name: string? }
+---@return Tensor, Tensor
+function nn.sort(x, dim, opts) end
+
+---The k largest along dim (-1), or the smallest, in order, and where they lay (i64); of equals the first.
+---@param x Tensor
+---@param k integer
+---@param dim? integer
+---@param opts? { largest: boolean?, name: string? }
+---@return Tensor, Tensor
+function nn.topk(x, k, dim, opts) end
+
 ---x / sqrt(mean(x²) + eps) over the last dimension, times a weight; eps 1e-6 unless it is said.
 ---@param x Tensor
 ---@param opts? { eps: number?, affine: boolean?, name: string? }

@@ -2,7 +2,8 @@
 
 Arguments come by the schema of the call: those that a function takes by keyword under the schema's name, the others in the
 schema's order. A default is passed like any other value; an argument that a function does not take must be at its default,
-or the call is refused. What a call gives is compared with PyTorch's shape and dtype. Layers are in torch_layers.py.
+or the call is refused. What a call gives is compared with PyTorch's shape and dtype. Layers are in torch_layers.py, sorts
+and what is put at places in torch_order.py, pictures in torch_pictures.py.
 """
 import math
 
