@@ -436,6 +436,13 @@ function Tensor:var(dim, keepdim, correction) end
 ---@return Tensor
 function Tensor:cumsum(dim) end
 
+---Where each element goes when its line along dim (the last) is sorted, i64: 0 for the smallest, or for the largest with
+---`descending`. Equal elements keep their order; NaN is the largest, as in PyTorch. `nn.sort` and `nn.topk` are made of it.
+---@param dim? integer
+---@param descending? boolean
+---@return Tensor
+function Tensor:rank(dim, descending) end
+
 ---The same elements in another shape; one size may be -1.
 ---@param ... integer|Shape
 ---@return Tensor
@@ -952,6 +959,21 @@ function nn.softmax(x, dim, opts) end
 ---@param opts? { name: string? }
 ---@return Tensor
 function nn.log_softmax(x, dim, opts) end
+
+---Values sorted along dim (-1), and where they lay (i64). Equal elements keep their order; NaN is the largest.
+---@param x Tensor
+---@param dim? integer
+---@param opts? { descending: boolean?, name: string? }
+---@return Tensor, Tensor
+function nn.sort(x, dim, opts) end
+
+---The k largest along dim (-1), or the smallest, in order, and where they lay (i64); of equals the first.
+---@param x Tensor
+---@param k integer
+---@param dim? integer
+---@param opts? { largest: boolean?, name: string? }
+---@return Tensor, Tensor
+function nn.topk(x, k, dim, opts) end
 
 ---x / sqrt(mean(x²) + eps) over the last dimension, times a weight; eps 1e-6 unless it is said.
 ---@param x Tensor

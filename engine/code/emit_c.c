@@ -230,6 +230,10 @@ static void step(loops *l, fb_val v, const char *entry)
         fb_emit_close(e);
         return;
     }
+    if (r.op == FB_OP_RANK) {
+        fb_emit(e, "%s += %s;", acc, fb_emit_before(e, v));
+        return;
+    }
     if (x->n_args == 2) {
         const char *b = fb_emit_ref(e, x->args[1]);
         if (f)

@@ -361,7 +361,9 @@ static void step(frame *f, fb_val v)
         return;
     }
     bool real = fb_dtype_is_float(x->dtype);
-    if (x->n_args == 2) {
+    if (r.op == FB_OP_RANK) {
+        fb_emit(e, "%s += %s;", acc, fb_emit_before(e, v));
+    } else if (x->n_args == 2) {
         const char *b = fb_emit_ref(e, x->args[1]);
         fb_emit(e, real ? "%s += %s * %s;" : "%s = fb_wrap_add(%s, fb_wrap_mul(%s, %s));", acc, real ? a : acc,
                 real ? b : a, b);

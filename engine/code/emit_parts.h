@@ -154,6 +154,8 @@ typedef struct {
     const char *clause; /* OpenMP's reduction identifier; NULL for arg */
 } fb_reduction;
 fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v);
+/* Of a rank: does the other element go before the own one? An expression of two choices, without parentheses. */
+const char *fb_emit_before(fb_emitter *e, fb_val v);
 
 /* ---- facts of a section that every printer's loops ask for (emit_section.c) ---- */
 

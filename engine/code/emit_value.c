@@ -291,6 +291,18 @@ static bool is_inlined(const fb_emitter *e, fb_val v)
     return plain && e->uses[v] == 1 && !e->whole[v];
 }
 
+const char *fb_emit_before(fb_emitter *e, fb_val v)
+{
+    const fb_value *x = &e->section->values[v];
+    bool largest = e->nest->graph->nodes[x->node].attrs->start == 1, f = is_float(e->section->values[x->args[0]].dtype);
+    const char *other = fb_emit_ref(e, x->args[0]), *own = fb_emit_ref(e, x->args[1]), *at = fb_emit_ref(e, x->args[2]);
+    const char *low = largest ? own : other, *high = largest ? other : own;
+    if (!f) return fb_arena_printf(e->arena, "%s > 0 ? !(%s < %s) : %s < %s", at, high, low, low, high);
+    return fb_arena_printf(e->arena,
+                           "%s > 0 ? !(%s < %s || (%s != %s && %s == %s)) : %s < %s || (%s != %s && %s == %s)", at,
+                           high, low, low, low, high, high, low, high, high, high, low, low);
+}
+
 void fb_emit_count_uses(fb_emitter *e, const bool *among, int space, int depth)
 {
     const fb_section *s = e->section;
@@ -300,7 +312,8 @@ void fb_emit_count_uses(fb_emitter *e, const bool *among, int space, int depth)
         bool steps = v->kind == FB_VALUE_REDUCE && v->over == space && v->depth - 1 == depth;
         if (among && (!among[i] || v->kind == FB_VALUE_REDUCE) && !steps) continue;
         fb_reduction r = v->kind == FB_VALUE_REDUCE ? fb_emit_reduction(e, i) : (fb_reduction){.arg = false};
-        bool compared = v->kind == FB_VALUE_REDUCE && (r.arg || !is_float(s->values[v->args[0]].dtype));
+        bool compared =
+            v->kind == FB_VALUE_REDUCE && (r.arg || r.op == FB_OP_RANK || !is_float(s->values[v->args[0]].dtype));
         for (int a = 0; a < v->n_args; a++) e->uses[v->args[a]] += compared ? 2 : mentions(e, v, a);
     }
     for (int i = 0; i < s->n_roots; i++)

@@ -20,6 +20,8 @@
 
 enum { FB_MAX_RANK = 8, FB_NONE = -1, FB_MAX_NODES = 1 << 20 };
 #define FB_MAX_ELEMENTS ((int64_t)1 << 40)
+/* Of a rank, for each pair of elements: two comparisons of which one is taken, the choice, the sum. */
+enum { FB_RANK_FLOPS = 4 };
 
 typedef int32_t fb_id; /* a node, scope or region: an index; FB_NONE for none */
 

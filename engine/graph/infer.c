@@ -285,6 +285,15 @@ static bool infer_cumsum(const context *c)
     return accepts(c, FB_ACCEPTS_NUMBER, x) && norm_dim(c, &c->at->dim, x->shape.rank) && set(c, x->dtype, &x->shape);
 }
 
+static bool infer_rank(const context *c)
+{
+    const fb_node *x = arg(c, 0);
+    if (!accepts(c, FB_ACCEPTS_NUMBER, x) || !norm_dim(c, &c->at->dim, x->shape.rank)) return false;
+    if (c->at->start < 0 || c->at->start > 1)
+        return refuse(c, "starts at the smallest (0) or the largest (1), not at %lld", (long long)c->at->start);
+    return set(c, FB_I64, &x->shape);
+}
+
 /* ---- views ---- */
 
 /* A view's dim of -1 takes what the others leave. */
@@ -539,6 +548,7 @@ static bool (*const by_op[FB_OPS])(const context *c) = {
     [FB_OP_CAT] = infer_cat,
     [FB_OP_STACK] = infer_stack,
     [FB_OP_CUMSUM] = infer_cumsum,
+    [FB_OP_RANK] = infer_rank,
     [FB_OP_MATMUL] = infer_matmul,
     [FB_OP_EMBEDDING] = infer_embedding,
     [FB_OP_SCATTER_ADD] = infer_scatter_add,

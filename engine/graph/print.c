@@ -50,6 +50,8 @@ static void print_attrs(const fb_graph *g, const fb_node *n, fb_str *out)
     if (reads & FB_AT_STOP) {
         fb_str_addf(out, ", %lld:%lld", (long long)at->start, (long long)at->stop);
         if (at->step != 1) fb_str_addf(out, ":%lld", (long long)at->step);
+    } else if (n->op == FB_OP_RANK) {
+        if (at->start) fb_str_add(out, ", largest first");
     } else if (reads & FB_AT_START) {
         fb_str_addf(out, ", rows=%lld", (long long)at->start);
     }

@@ -6,6 +6,7 @@
  *     interp_bound.c      one bound rule a pointwise op, the dtypes' and functions' accuracy
  *     interp_view.c       views and joins, materialised; index arithmetic of its own on purpose
  *     interp_reduce.c     reductions and cumsum
+ *     rank.c              where elements go when a row is sorted
  *     interp_contract.c   matmul, embedding, index_add
  *
  * A value is two buffers of 8-byte cells: doubles for a float dtype, int64_t for the others, and the bounds. Buffers
@@ -79,8 +80,21 @@ bool fb_eval_view(fb_interp *in, fb_id id);
 bool fb_eval_join(fb_interp *in, fb_id id);
 bool fb_eval_reduction(fb_interp *in, fb_id id);
 bool fb_eval_scan(fb_interp *in, fb_id id);
+bool fb_eval_rank(fb_interp *in, fb_id id);
 bool fb_eval_contraction(fb_interp *in, fb_id id);
 bool fb_eval_gather(fb_interp *in, fb_id id);
+
+/* A line of n elements, `step` cells apart: of doubles, or of integers where `f` is NULL. */
+typedef struct {
+    const double *f;
+    const int64_t *i;
+    int64_t n, step;
+    bool largest; /* it begins with the largest */
+} fb_line;
+
+/* to[k]: which element is the k-th of the sorted line; equals stay in their order, NaN is the largest. `room` is as long
+ * as `to`. */
+void fb_line_sort(const fb_line *line, int64_t *to, int64_t *room);
 
 /* The whole row-major tensor `shape`, read from `from` with a step (in cells, may be 0 or negative) a dimension. */
 void fb_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *steps);

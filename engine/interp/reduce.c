@@ -337,6 +337,7 @@ static void scan_line_int(const int64_t *x, const double *e, int64_t n, int64_t 
 bool fb_eval_scan(fb_interp *in, fb_id id)
 {
     const fb_node *node = &in->g->nodes[id];
+    if (node->op == FB_OP_RANK) return fb_eval_rank(in, id);
     const fb_value *x = fb_operand(in, node, 0);
     bool is_float = fb_dtype_is_float(node->dtype);
     int64_t elements = fb_shape_elements(&node->shape), n = node->shape.dim[node->attrs->dim], inner = 1;

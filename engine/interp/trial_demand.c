@@ -188,6 +188,7 @@ bool fb_trial_needs(const fb_graph *g, const fb_node *node, int a, const fb_box 
     case FB_CLASS_SCAN:
         *of = *box;
         of->lo[node->attrs->dim] = 0;
+        if (node->op == FB_OP_RANK) of->hi[node->attrs->dim] = node->shape.dim[node->attrs->dim];
         return true;
     case FB_CLASS_VIEW:
         if (node->op == FB_OP_VIEW) return needs_view(node, shape, box, of);

@@ -1,5 +1,5 @@
-/* Reductions and cumsum. Rows are brought together where they do not lie so, a few at a time; every lane sums its own
- * values in double and is put off by what adding them in the accumulator may cost. */
+/* Reductions, cumsum and rank. Rows are brought together where they do not lie so, a few at a time; every lane sums its
+ * own values in double and is put off by what adding them in the accumulator may cost. */
 #include "interp/trial_parts.h"
 
 #include "base/mem.h"
@@ -606,6 +606,61 @@ static void scan_part(void *ctx, int64_t first, int64_t last)
     fb_free(sums);
 }
 
+/* ---- rank ---- */
+
+/* Two that lie side by side in the order, and closer than rounding moves them, have changed places in half of the
+ * lanes, whatever each lane's own values say. */
+static void swap_close(const scan *s, const double *const *x, const int64_t *order, int64_t n, int64_t *const *ranks)
+{
+    int lanes = s->x->lanes;
+    int64_t step = s->x_steps[s->node->attrs->dim];
+    for (int64_t k = 0; k + 1 < n; k++) {
+        int64_t a = order[k], b = order[k + 1];
+        double gap = x[0][b * step] - x[0][a * step], spread = 0;
+        for (int l = 1; l < lanes; l++) spread = fmax(spread, fabs(x[l][b * step] - x[l][a * step] - gap));
+        if (!(spread > 0 && fabs(gap) <= FB_TRIAL_MARGIN * spread)) continue;
+        uint32_t draw = fb_trial_draw(fb_trial_bits(x[0][a * step]), fb_trial_key(0, s->id, FB_DRAW_FUNCTION));
+        for (int l = 1; l < lanes; l++) {
+            int64_t first = ranks[l][a], second = ranks[l][b];
+            if (fb_trial_takes(l, draw) ? first - second == 1 : second - first == 1) continue; /* so it is already */
+            if (first - second != 1 && second - first != 1) continue;
+            ranks[l][a] = second;
+            ranks[l][b] = first;
+        }
+    }
+}
+
+static void rank_part(void *ctx, int64_t first, int64_t last)
+{
+    scan *s = ctx;
+    fb_trial_value *v = fb_trial_at(s->e, s->id);
+    int dim = s->node->attrs->dim;
+    int64_t n = s->node->shape.dim[dim], skipped = s->box.lo[dim];
+    bool is_float = fb_dtype_is_float(fb_trial_node(s->e, s->node->args[0])->dtype);
+    int64_t *room = fb_alloc((size_t)n * (FB_LANES + 3) * sizeof *room), *order = room, *ranks[FB_LANES];
+    const double *x[FB_LANES];
+    for (int64_t line = first; line < last; line++) {
+        int64_t to, from;
+        line_at(s, line, &to, &from);
+        for (int l = v->lanes - 1; l >= 0; l--) { /* the first lane's order stays */
+            const uint64_t *cells = fb_trial_raw(s->x, l) + from;
+            fb_line of = {.f = is_float ? (const double *)cells : NULL,
+                          .i = is_float ? NULL : (const int64_t *)cells,
+                          .n = n,
+                          .step = s->x_steps[dim],
+                          .largest = s->node->attrs->start == 1};
+            x[l] = of.f;
+            ranks[l] = room + (3 + l) * n;
+            fb_line_sort(&of, order, room + n);
+            for (int64_t k = 0; k < n; k++) ranks[l][order[k]] = k;
+        }
+        if (is_float && v->lanes > 1) swap_close(s, x, order, n, ranks);
+        for (int l = 0; l < v->lanes; l++)
+            for (int64_t k = 0; k < s->n; k++) fb_trial_i(v, l)[to + k * s->inner] = ranks[l][skipped + k];
+    }
+    fb_free(room);
+}
+
 bool fb_trial_scan(fb_trial_eval *e, fb_id id)
 {
     const fb_node *node = fb_trial_node(e, id);
@@ -621,7 +676,7 @@ bool fb_trial_scan(fb_trial_eval *e, fb_id id)
     for (int d = 0; d < rank; d++) {
         if (d != dim) s.x_offset += (v->box.lo[d] - s.x->box.lo[d]) * s.x_steps[d];
     }
-    fb_trial_for(e, v->n / s.n, 1 + 16384 / s.n, scan_part, &s);
+    fb_trial_for(e, v->n / s.n, 1 + 16384 / s.n, node->op == FB_OP_RANK ? rank_part : scan_part, &s);
     if (s.x->lanes == 1 && is_float && !atomic_load(&s.spreads) &&
         fb_all_representable(node->dtype, v->n, v->cells->at.f))
         v->lanes = 1;

@@ -189,7 +189,8 @@ static bool is_smooth(fb_op op)
     case FB_OP_SIGN:
     case FB_OP_REMAINDER:
     case FB_OP_ARGMAX:
-    case FB_OP_ARGMIN: return false;
+    case FB_OP_ARGMIN:
+    case FB_OP_RANK: return false;
     default: return true;
     }
 }

@@ -89,7 +89,8 @@ static double estimate(const maker *m, fb_id id)
     case FB_OP_MATMUL: return a * b * inner_extent(m, n);
     case FB_OP_PAD: return fmax(a, fabs(n->attrs->value));
     case FB_OP_ARGMAX:
-    case FB_OP_ARGMIN: return in;
+    case FB_OP_ARGMIN:
+    case FB_OP_RANK: return in;
     default: return fb_op_get(n->op)->cls == FB_CLASS_SOURCE ? source_size(n) : most;
     }
 }
@@ -647,7 +648,11 @@ static void add_other(maker *m)
 {
     fb_id x = any(m);
     const fb_node n = *at(m, x);
-    switch (below(m, 6)) {
+    switch (below(m, 7)) {
+    case 5:
+        if (n.shape.rank && takes(FB_ACCEPTS_NUMBER, n.dtype))
+            add(m, FB_OP_RANK, &(fb_attrs){.dim = (int)below(m, n.shape.rank), .start = below(m, 2)}, 1, &x);
+        return;
     case 0:
         x = tamed(m, x, 50);
         if (n.shape.rank) add(m, FB_OP_CUMSUM, &(fb_attrs){.dim = (int)below(m, n.shape.rank)}, 1, &x);

@@ -202,7 +202,7 @@ static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, i
     } else if (v->kind == FB_VALUE_SCAN) {
         f->flops += times;
     } else if (v->kind == FB_VALUE_REDUCE) {
-        int64_t each = op->cls == FB_CLASS_CONTRACTION ? 2 : 1;
+        int64_t each = op->cls == FB_CLASS_CONTRACTION ? 2 : n->op == FB_OP_RANK ? FB_RANK_FLOPS : 1;
         f->flops += each * times * fb_space_points(&s->spaces[v->over]);
     }
 }

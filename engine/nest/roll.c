@@ -41,6 +41,7 @@ static bool same_computation(const fb_node *a, const fb_node *b)
 {
     if (a->op != b->op || a->dtype != b->dtype) return false;
     if (a->op == FB_OP_RANDOM) return memcmp(a->attrs, b->attrs, sizeof *a->attrs) == 0;
+    if (a->op == FB_OP_RANK && a->attrs->start != b->attrs->start) return false;
     return memcmp(&a->attrs->value, &b->attrs->value, sizeof a->attrs->value) == 0 &&
            memcmp(&a->attrs->high, &b->attrs->high, sizeof a->attrs->high) == 0;
 }

@@ -459,7 +459,7 @@ static bool row_level(walk *w, fb_id node, const fb_ix *coords, int *when)
     const fb_node *n = &w->g->nodes[node];
     place p = {0, FB_NONE};
     for (int d = 0; d < n->shape.rank; d++) {
-        if (fb_op_get(n->op)->cls == FB_CLASS_SCAN && d == n->attrs->dim) continue; /* in order along it */
+        if (n->op == FB_OP_CUMSUM && d == n->attrs->dim) continue; /* in order along it */
         place c = place_of(w, coords[d]);
         p.rows |= c.rows;
         if (c.space != FB_NONE) p.space = c.space;
@@ -631,6 +631,48 @@ static fb_val walk_scan(walk *w, fb_id node, const fb_ix *coords, int when)
     return add(w, v);
 }
 
+/* Is this value made in the kernel, by arithmetic or as a product, and not read from memory? */
+static bool is_made(const walk *w, fb_val v)
+{
+    const fb_value *x = &w->values.at[v];
+    if (x->kind == FB_VALUE_OP || x->kind == FB_VALUE_REDUCE || x->kind == FB_VALUE_SCAN) return true;
+    if (x->kind == FB_VALUE_CHIP || (x->kind == FB_VALUE_LOAD && fb_nest_is_product(w->b->nest, x->node))) return true;
+    for (int i = 0; i < x->n_args; i++)
+        if (is_made(w, x->args[i])) return true;
+    return false;
+}
+
+/* How many elements of its row go before an element: a sum over the row, whose operands are the other element, the
+ * element itself, and how far the other lies before it. */
+static fb_val walk_rank(walk *w, fb_id node, const fb_ix *coords, int when)
+{
+    const fb_node *n = &w->g->nodes[node];
+    int dim = n->attrs->dim;
+    int64_t points = n->shape.dim[dim];
+    if (points == 1) return constant(w, node, n->dtype, 0);
+    if (!row_level(w, node, coords, &when)) return FB_NONE;
+    int64_t candidates[FB_MAX_RANK];
+    if (want_factor(w, coords[dim], candidates, suffix_products(&n->shape, candidates))) return FB_NONE;
+    fb_ix other[FB_MAX_RANK];
+    memcpy(other, coords, (size_t)n->shape.rank * sizeof *other);
+    int space = space_for(w, 1, &points, &other[dim]);
+    fb_id outer = w->reduction;
+    w->reduction = node;
+    fb_val args[3];
+    args[0] = walk_node(w, n->args[0], other, when);
+    args[1] = stopped(w) ? FB_NONE : walk_node(w, n->args[0], coords, when);
+    w->reduction = outer;
+    if (stopped(w)) return FB_NONE;
+    if (is_made(w, args[0]))
+        return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
+                      "`%s` sorts, and reads a whole row of `%s` for each element that it gives: `%s` has to be stored",
+                      name_of(w, node), name_of(w, n->args[0]), name_of(w, n->args[0]));
+    fb_value before = value_of(FB_VALUE_INDEX, node, n->dtype);
+    before.at = fb_ix_sub(w->pool, coords[dim], other[dim]);
+    args[2] = add(w, before);
+    return reduce(w, node, space, args, 3);
+}
+
 /* ---- gathers ---- */
 
 static fb_ix data_variable(walk *w, fb_val index, int64_t extent)
@@ -762,7 +804,8 @@ static fb_val walk_inside(walk *w, fb_id node, const fb_ix *coords, int when)
     case FB_CLASS_POINTWISE: return walk_pointwise(w, node, coords, when);
     case FB_CLASS_REDUCTION: return walk_reduction(w, node, coords, when);
     case FB_CLASS_CONTRACTION: return walk_contraction(w, node, coords, when);
-    case FB_CLASS_SCAN: return walk_scan(w, node, coords, when);
+    case FB_CLASS_SCAN:
+        return n->op == FB_OP_RANK ? walk_rank(w, node, coords, when) : walk_scan(w, node, coords, when);
     case FB_CLASS_JOIN: return walk_join(w, node, coords, when);
     case FB_CLASS_GATHER:
         return n->op == FB_OP_EMBEDDING ? walk_embedding(w, node, coords, when) : walk_scatter(w, node, coords, when);

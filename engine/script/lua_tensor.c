@@ -291,6 +291,13 @@ static int cumsum(lua_State *L)
     return fb_tensor_add(L, FB_OP_CUMSUM, &x, 1, &at, NULL);
 }
 
+static int rank_of(lua_State *L)
+{
+    fb_id x = fb_tensor_at(L, 1);
+    fb_attrs at = {.dim = lua_isnoneornil(L, 2) ? -1 : whole(L, 2, "rank"), .start = lua_toboolean(L, 3)};
+    return fb_tensor_add(L, FB_OP_RANK, &x, 1, &at, NULL);
+}
+
 static int to(lua_State *L)
 {
     fb_id x = fb_tensor_at(L, 1);
@@ -697,6 +704,7 @@ static int index_tensor(lua_State *L)
 static const luaL_Reg methods[] = {
     {"to", to},
     {"cumsum", cumsum},
+    {"rank", rank_of},
     {"view", view},
     {"reshape", view},
     {"detach", detach},

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A PyTorch module as a fusebox graph: traced with torch.export, written as JSON, its weights as .npy files beside it.
 
-    python3 scripts/import/from_torch.py MODEL.py:make [-o NAME.json] [--weights drawn] [--unroll N]
+    python3 scripts/import/from_torch.py MODEL.py:make [-o NAME.json] [--weights drawn] [--unroll N] [--train]
     fusebox NAME.json
 
-MODEL.py is a Python file; its function `make` gives a module and a tuple of example inputs: `return net, (x,)`. Weights go
+MODEL.py is a Python file; its function `make` gives a module and a tuple of example inputs: `return net, (x,)`, and may give
+a dict of inputs by keyword after it. Weights go
 to the folder NAME.weights; with `--weights drawn` there are no files, and each weight is drawn with its mean and spread.
 
 A call of PyTorch that fusebox knows as one op (linear, layer_norm, softmax, silu, addmm, attention) keeps a scope of that
@@ -12,9 +13,13 @@ kind, so that the preset `eager` makes it one kernel. Submodules are regions: `e
 layers over more than `--unroll` steps (8) are loops, planned once for all steps; shorter ones are written out. Shapes are
 those of the example inputs. Needs PyTorch; engine/graph/graph_json.h describes the document.
 
+What a module keeps for the next call, a buffer that it changes, is a parameter that is assigned. `--train` takes the module as
+it is in training, and the gradients of its first result, the loss, for each weight: `grad_encoder_weight`.
+
 Dtypes are promoted as PyTorch does it, and the shape and dtype of each result are held against PyTorch's. Calls that cannot
 be written in fusebox's ops are listed with the user's line and the submodule that made them, all at once, and nothing is
-written. torch_calls.py and torch_layers.py have a function for each call, torch_graph.py the nodes that they make.
+written. torch_calls.py, torch_layers.py, torch_order.py and torch_pictures.py have a function for each call, torch_graph.py the nodes
+that they make.
 """
 import argparse
 import contextlib
@@ -24,9 +29,11 @@ import os
 import re
 import sys
 
-import torch_layers  # noqa: F401: fills the table
+import torch_layers  # noqa: F401: these fill the table
+import torch_order  # noqa: F401
+import torch_pictures  # noqa: F401
 from torch_calls import CALLS
-from torch_graph import DTYPES, FLOATS, Graph, Unsupported, Value, dtype_of, refuse
+from torch_graph import DTYPES, FLOATS, Graph, Unsupported, Value, dtype_of, refuse, word
 
 # ---- arguments
 
@@ -92,7 +99,7 @@ def module_of(node):
 def called(node):
     """The name of a call, as CALLS has it."""
     name = str(node.target)
-    return name.split(".")[1] if name.startswith("aten.") else getattr(node.target, "__name__", name)
+    return name.split(".")[1] if name.startswith(("aten.", *OF_OTHERS)) else getattr(node.target, "__name__", name)
 
 
 def origin(node):
@@ -185,17 +192,56 @@ def shapes_as_run():
         op._dispatch_cache.clear()
 
 
-def exported(net, inputs):
+def know_caches():
+    """A cache of keys and values, which the transformers library gives back beside its answer, counts as its tensors."""
+    if "transformers" not in sys.modules:
+        return
+    try:
+        from transformers.integrations.executorch import register_dynamic_cache_export_support
+        register_dynamic_cache_export_support()
+    except Exception:  # another version, or told before: then torch.export says what it does not know
+        pass
+
+
+def keep_state(net):
+    """Tensors that a module has as plain attributes become buffers, so that one that is changed is seen to be."""
+    import torch
+    for m in net.modules():
+        for name, value in list(vars(m).items()):
+            if type(value) is torch.Tensor and not value.requires_grad:
+                delattr(m, name)
+                m.register_buffer(name, value, persistent=False)
+
+
+def joint_of(program):
+    """The program with the gradients of its first result, a loss, as PyTorch's own autograd writes them out."""
+    import torch
+    try:
+        from torch.export.experimental import _export_forward_backward
+    except ImportError:
+        raise ValueError(f"PyTorch {torch.__version__} has no joint graph of a module and its gradients") from None
+    results = [s.arg.name for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
+    value = next(n for n in program.graph.nodes if n.name == results[0]).meta["val"] if results else None
+    if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
+        raise ValueError("with --train the first result has to be a loss, one number")
+    return _export_forward_backward(program)
+
+
+def exported(net, inputs, words=None, train=False):
     """The program of a module, the example of each of its inputs by name, and the lines of each call by its name, which later
     passes may lose. Changes in place and contexts (no_grad, autocast) are written out; calls that CALLS lacks are taken apart
-    as PyTorch itself does it."""
+    as PyTorch itself does it. `words`: inputs by keyword; `train`: in training mode, with gradients of the loss."""
     import torch
-    with torch.no_grad(), shapes_as_run():
-        program = torch.export.export(net.eval(), inputs)
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    know_caches()
+    keep_state(net)
+    with torch.set_grad_enabled(train), shapes_as_run(), sdpa_kernel(SDPBackend.MATH) if train else contextlib.nullcontext():
+        program = torch.export.export(net.train(train), inputs, words or {})
+        program = joint_of(program) if train else program
         lines = {}
         for n in calls_of(program):
             lines.setdefault(called(n), set()).add(place_of(n))
-        if any(called(n)[-1:] == "_" or called(n).startswith("wrap_with") for n in calls_of(program)):
+        if any(called(n)[-1:] == "_" and called(n) not in CALLS or called(n).startswith("wrap_with") for n in calls_of(program)):
             program = program.run_decompositions({})  # the same calls
         table = torch.export.default_decompositions()
         for _ in range(4):  # what a part is made of may need taking apart too
@@ -204,7 +250,7 @@ def exported(net, inputs):
                 break
             program = program.run_decompositions({target: table[target] for target in missing})
     names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
-    return program, dict(zip(names, torch.utils._pytree.tree_leaves(inputs))), lines
+    return program, dict(zip(names, torch.utils._pytree.tree_leaves((inputs, words or {})))), lines
 
 
 def stand_in(value):
@@ -230,6 +276,10 @@ def same(name, got, value):
             raise Unsupported(f"this result of aten.{name}")
         if f"{got.dtype}{got.shape}" != theirs:
             raise Unsupported(f"aten.{name} gives {theirs} in PyTorch, and {got.dtype}{got.shape} in fusebox's ops")
+
+
+def gradient_name(parameter):
+    return word("grad_" + parameter)
 
 
 class Importer:
@@ -265,18 +315,33 @@ class Importer:
         self.g.enter(modules)
         return self.g.tensor(own, state[name])
 
+    def keep(self, spec, value):
+        """A buffer that the module changes is a parameter that gets its new value at the end: the next call sees it."""
+        if spec.kind.name != "BUFFER_MUTATION":
+            raise Unsupported(f"the module changes {spec.target}, which is no buffer of its own")
+        node = next(n for n in self.program.graph.nodes if self.program.graph_signature.inputs_to_buffers.get(n.name) == spec.target)
+        if self.known[node] is None:  # only written
+            self.known[node] = self.source(node)
+        own = self.known[node]
+        if self.g.nodes[own.id]["op"] != "param":
+            raise Unsupported(f"the module changes {spec.target} of truth values")
+        if own.id != value.id:
+            self.g.scope = -1
+            self.g.add("assign", [own, value], own.shape, own.dtype, "kept_" + spec.target)
+
     def output(self, node):
-        signature = self.program.graph_signature
-        changed = [s.target for s in signature.output_specs if s.kind.name.endswith("MUTATION")]
-        if changed:
-            raise Unsupported(f"the module changes {', '.join(changed)}, which a later call would see")
-        for v in operands(list(node.args[0]), self.known):
+        specs = self.program.graph_signature.output_specs
+        for v, spec in zip(operands(list(node.args[0]), self.known), specs, strict=True):
             if v is None:
+                continue
+            if spec.kind.name.endswith("MUTATION"):
+                self.keep(spec, v)
                 continue
             if not isinstance(v, Value):
                 raise Unsupported(f"it gives {v}, which is no tensor")
             n = len(self.g.outputs)
-            self.g.outputs.append({"name": f"out{n + 1}" if n else "out", "node": v.id})
+            gradient = spec.kind.name == "GRADIENT_TO_PARAMETER"
+            self.g.outputs.append({"name": gradient_name(spec.target) if gradient else f"out{n + 1}" if n else "out", "node": v.id})
         if not self.g.outputs:
             raise Unsupported("it gives no tensor")
 
@@ -316,6 +381,9 @@ class Importer:
 # Calls that give nothing a value depends on, and calls of which some operands are taken as they are where they are constants.
 NOTHING = ("sym_size", "sym_numel", "_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
 AS_IT_IS = {"index": (1,), "_unsafe_index": (1,), "embedding_bag": (2,)}
+# Calls that a library adds to PyTorch's own, as their names begin; torch_layers.py has them.
+OF_OTHERS = ("transformers.grouped_mm_fallback.",)
+DRAWS = "aten.{} draws numbers that nobody can draw again: give them as an input"
 REFUSED = {"cond": "torch.cond, of which fusebox would have to choose one side before it runs",
            "while_loop": "a loop whose length its values decide"}
 
@@ -329,10 +397,13 @@ def convert_call(g, node, known):
         return part if part is not None else refuse(f"result {node.args[1]} of aten.{called(node.args[0])}")
     inplace, fn = name.endswith("_") and not name.startswith("_"), CALLS.get(name)
     overload = str(node.target).rpartition(".")[2]
-    if name in REFUSED or not str(node.target).startswith("aten."):
+    if name in REFUSED or not str(node.target).startswith(("aten.", *OF_OTHERS)):
         raise Unsupported(REFUSED.get(name, f"{name} is not known to fusebox"))
     if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and overload == "data":
         raise Unsupported(f"aten.{name} of packed sequences")
+    import torch
+    if not fn and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        raise Unsupported(DRAWS.format(name))
     if not fn:
         name = origin(node) or name
         raise Unsupported(f"aten.{name} {'changes its operand, which' if inplace else ''} is not known to fusebox".replace("  ", " "))
@@ -367,10 +438,10 @@ def load(what):
     if not callable(make):
         sys.exit(f"from_torch: {path}: it has no function {function or 'make'}")
     made = make()
-    net, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    if inputs is None or not isinstance(net, nn.Module):
-        sys.exit(f"from_torch: {what}: it must give a module and a tuple of example inputs")
-    return net, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    net, inputs, words = (*made, {})[:3] if isinstance(made, tuple) and len(made) in (2, 3) else (made, None, {})
+    if inputs is None or not isinstance(net, nn.Module) or not isinstance(words, dict):
+        sys.exit(f"from_torch: {what}: it must give a module and a tuple of example inputs, and may give a dict of more by keyword")
+    return net, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), words
 
 
 def main():
@@ -379,16 +450,17 @@ def main():
     parser.add_argument("-o", "--out", metavar="NAME.json")
     parser.add_argument("--weights", choices=["files", "drawn"], default="files")
     parser.add_argument("--unroll", type=int, default=8, metavar="N", help="recurrent layers of at most so many steps are written out")
+    parser.add_argument("--train", action="store_true", help="in training mode: the first result is a loss, and gradients are results")
     o = parser.parse_args()
     try:
         import torch
     except ImportError:
         sys.exit("from_torch: PyTorch is not installed for this Python")
-    net, inputs = load(o.model)
+    net, inputs, words = load(o.model)
     out = o.out or os.path.splitext(os.path.basename(o.model.partition(":")[0]))[0] + ".json"
     folder = re.sub(r"\.json$", "", out) + ".weights" if o.weights == "files" else None
     try:
-        program, examples, lines = exported(net, inputs)
+        program, examples, lines = exported(net, inputs, words, o.train)
     except Exception as why:  # whatever torch.export or the module itself raises: its first line says what
         line = next((text for text in str(why).splitlines() if text.strip()), "")
         sys.exit(f"from_torch: {o.model}: torch.export does not trace it: {type(why).__name__}: {line.strip()}")

@@ -2,7 +2,8 @@
 
 Arguments come by the schema of the call: those that a function takes by keyword under the schema's name, the others in the
 schema's order. A default is passed like any other value; an argument that a function does not take must be at its default,
-or the call is refused. What a call gives is compared with PyTorch's shape and dtype. Layers are in torch_layers.py.
+or the call is refused. What a call gives is compared with PyTorch's shape and dtype. Layers are in torch_layers.py, sorts
+and what is put at places in torch_order.py, pictures in torch_pictures.py.
 """
 import math
 
@@ -51,7 +52,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     CALLS[_name] = lambda g, a, b, _op=_name: g.binary(_op, a, b, "bool")
 for _name in ("and", "or", "xor"):
     CALLS[f"__{_name}__"] = CALLS[f"bitwise_{_name}"]
-for _name in ("contiguous", "clone", "detach", "alias", "lift_fresh_copy", "positive"):
+for _name in ("contiguous", "clone", "detach", "detach_", "alias", "lift_fresh_copy", "positive"):
     CALLS[_name] = lambda g, x: x
 CALLS["logical_not"] = lambda g, x: g.unary("logical_not", g.cast(x, "bool"))
 CALLS["logical_xor"] = lambda g, a, b: g.binary("ne", g.cast(a, "bool"), g.cast(b, "bool"))
@@ -561,24 +562,6 @@ def _index(g, x, indices):
     y = g.add("embedding", [table, flat], flat.shape + rest, x.dtype)
     k = len(flat.shape)
     return g.permute(y, [k + d for d in range(len(before))] + list(range(k)) + [k + d for d in range(len(before), len(rest))])
-
-
-@call("index_put")
-def _index_put(g, x, indices, values, accumulate=False):
-    """By a mask, one value; or sums over an index of the first dimensions."""
-    where = [i for i in indices if i is not None]
-    if len(where) == 1 and where[0].dtype == "bool" and not accumulate and math.prod(values.shape) == 1:
-        mask, first = where[0], indices.index(where[0])
-        mask = g.view(mask, [1] * first + mask.shape + [1] * (len(x.shape) - first - len(mask.shape)))
-        return g.where(mask, g.view(values, []), x, x.dtype)
-    if not accumulate or any(i.dtype == "bool" for i in where) or indices[:len(where)] != where:
-        raise Unsupported("elements changed at places that a tensor names")
-    flat = None
-    for i, n in zip(where, x.shape):
-        flat = from_end(g, i, n) if flat is None else g.binary("add", g.binary("mul", flat, n), from_end(g, i, n))
-    rest, rows = x.shape[len(where):], math.prod(x.shape[:len(where)])
-    sums = g.add("index_add", [g.expand(g.cast(values, x.dtype), flat.shape + rest), flat], [rows] + rest, x.dtype, start=rows)
-    return g.binary("add", x, g.view(sums, x.shape))
 
 
 @call("index_select")

@@ -83,7 +83,7 @@ OPS = {  # name: operands, PyTorch's call of the same arguments, how it is writt
 # Operand dtypes; an op that is not here takes all.
 KINDS = {"float": FLOATS, "integer": INTEGERS, "number": FLOATS + INTEGERS, "bool": ("bool",), "integer or bool": INTEGERS + ("bool",)}
 TAKES = {name: KINDS[kind] for name, (kind, *_) in OPS.items() if kind in KINDS}
-TAKES.update(matmul=FLOATS, cumsum=KINDS["number"], index_add=KINDS["number"])
+TAKES.update(matmul=FLOATS, cumsum=KINDS["number"], rank=KINDS["number"], index_add=KINDS["number"])
 
 
 class Unsupported(Exception):
@@ -199,7 +199,7 @@ class Graph:
             i += 1 if index is None else 2
 
     def op(self, kind, args, attrs, make):
-        """An op scope: what `make` builds is one call of the framework."""
+        """An op scope: what `make` builds, a value or several, is one call of the framework."""
         path = self.unique(self.path(self.scope) + kind)
         s = {"id": len(self.scopes), "kind": "op", "name": path.rsplit(".", 1)[-1], "path": path, "op": kind, "attrs": attrs,
              "args": [a.id for a in args if a is not None], "results": []}
@@ -209,7 +209,7 @@ class Graph:
         before, self.scope = self.scope, s["id"]
         out = make()
         self.scope = before
-        s["results"] = [out.id]
+        s["results"] = [v.id for v in (out if isinstance(out, list) else [out])]
         return out
 
     # -- nodes
@@ -389,7 +389,7 @@ class Graph:
         except Unsupported as why:
             raise Unsupported(f"the tensor {name}: {why}") from None
         if not tensor.numel():
-            raise Unsupported(f"the tensor {name} of shape {list(tensor.shape)} is empty")
+            return self.expand(self.const(0, dtype), tensor.shape)
         if dtype == "bool":  # files hold numbers
             return self.cast(self.tensor(name, tensor.to(torch.int32)), "bool")
         if self.folder:

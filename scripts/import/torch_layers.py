@@ -25,6 +25,24 @@ def _bilinear(g, a, b, w, bias=None):
     return g.binary("add", y, bias) if bias is not None else y
 
 
+@call("_grouped_mm", "grouped_mm_fallback")
+def _grouped_mm(g, x, w, offs=None, bias=None, out_dtype=None):
+    """Rows [S, K] that lie expert by expert, `offs` says where each ends, times its own matrix of [E, K, N]: one product with
+    all matrices over each other, of rows that are zero but for their expert's part. What lies behind the last is zero."""
+    if bias is not None or len(x.shape) + len(w.shape) != (6 if offs is None else 5) or len(w.shape) != 3:
+        raise Unsupported(f"a grouped product of {len(x.shape)} and {len(w.shape)} dimensions")
+    if offs is None:
+        y = g.matmul(x, w)
+    else:
+        rows, inner, experts = x.shape[0], x.shape[1], w.shape[0]
+        at = g.view(_arange(g, end=rows), [rows, 1])
+        begun = g.join("cat", [g.expand(g.const(0, offs.dtype), [1]), g.slice(offs, 0, 0, experts - 1)], 0)
+        own = g.binary("logical_and", g.binary("ge", at, begun, "bool"), g.binary("lt", at, offs, "bool"))
+        wide = g.where(g.view(own, [rows, experts, 1]), g.view(x, [rows, 1, inner]), 0, x.dtype)
+        y = g.matmul(g.view(wide, [rows, experts * inner]), g.view(w, [experts * inner, w.shape[2]]))
+    return g.cast(y, dtype_of(out_dtype)) if out_dtype is not None else y
+
+
 @call("addmm", "baddbmm")
 def _addmm(g, b, x, w, beta=1, alpha=1):
     if beta != 1 or alpha != 1 or len(x.shape) != 2:
@@ -45,10 +63,61 @@ def _layer_norm(g, x, size, w=None, b=None, eps=1e-5, cudnn_enable=True):
     return g.op("layer_norm", [x, w, b], {"normalized_shape": list(size), "eps": eps}, make)
 
 
+@call("native_layer_norm")
+def _native_layer_norm(g, x, size, w, b, eps):
+    """With the mean and what it is multiplied by, which gradients are made of."""
+    axes = list(range(len(x.shape) - len(size), len(x.shape)))
+    def make():
+        mean = g.reduce("mean", x, axes, True)
+        centred = g.binary("sub", x, mean)
+        scale = g.unary("rsqrt", g.binary("add", g.reduce("mean", g.binary("mul", centred, centred), axes, True), eps))
+        y = g.binary("mul", centred, scale)
+        y = g.binary("mul", y, w) if w is not None else y
+        return [g.binary("add", y, b) if b is not None else y, mean, scale]
+    return g.op("layer_norm", [x, w, b], {"normalized_shape": list(size), "eps": eps}, make)
+
+
+@call("native_group_norm")
+def _native_group_norm(g, x, w, b, n, channels, inner, groups, eps):
+    parts = g.view(x, [n, groups, channels // groups * inner])
+    mean = g.reduce("mean", parts, -1, False)
+    centred = g.binary("sub", parts, g.view(mean, [n, groups, 1]))
+    scale = g.unary("rsqrt", g.binary("add", g.reduce("mean", g.binary("mul", centred, centred), -1, False), eps))
+    return [_group_norm(g, x, groups, w, b, eps), mean, scale]
+
+
+def norm_of_batch(g, x, w, b, momentum, eps, mean=None, var=None):
+    """By the statistics of the batch: the result, mean and scale, and the running statistics as they are after."""
+    axes = [d for d in range(len(x.shape)) if d != 1]
+    n = math.prod(x.shape[d] for d in axes)
+    def along(v):
+        return g.view(v, [v.shape[0]] + [1] * (len(x.shape) - 2))
+    def make():
+        own = g.reduce("mean", x, axes, False)
+        centred = g.binary("sub", x, along(own))
+        spread = g.reduce("mean", g.binary("mul", centred, centred), axes, False)
+        scale = g.unary("rsqrt", g.binary("add", spread, eps))
+        y = g.binary("mul", centred, along(scale))
+        y = g.binary("mul", y, along(w)) if w is not None else y
+        return [g.cast(g.binary("add", y, along(b)) if b is not None else y, x.dtype), own, scale, spread]
+    y, own, scale, spread = g.op("batch_norm", [x, w, b], {"eps": eps, "training": True}, make)
+    def moved(old, new):
+        if old is None:
+            return None
+        return g.cast(g.binary("add", g.binary("mul", old, 1 - momentum), g.binary("mul", new, momentum)), old.dtype)
+    return [y, own, scale, moved(mean, own), moved(var, g.binary("mul", spread, n / max(n - 1, 1)) if var is not None else None)]
+
+
+CALLS["_native_batch_norm_legit_functional"] = lambda g, x, w, b, mean, var, training, momentum, eps: norm_of_batch(
+    g, x, w, b, momentum, eps, mean, var) if training else [_batch_norm(g, x, w, b, mean, var, False, momentum, eps), None, None, mean, var]
+
+
 @call("batch_norm")
 def _batch_norm(g, x, w, b, mean, var, training, momentum, eps, cudnn_enabled=False):
-    if training or mean is None:
-        raise Unsupported("batch_norm by the statistics of the batch: call eval() first, or keep running statistics")
+    if mean is None:
+        return norm_of_batch(g, x, w, b, momentum, eps)[0]
+    if training:
+        raise Unsupported("batch_norm that keeps statistics of the batch: call eval() first, or import with --train")
     def along(v):
         return g.view(v, [v.shape[0]] + [1] * (len(x.shape) - 2))
     def make():
@@ -286,6 +355,38 @@ def _convolution(g, x, w, b, stride, padding, dilation, transposed, output_paddi
     return _conv(g, x, w, b, stride, padding, dilation, groups)
 
 
+def weight_gradient(g, dy, x, kernel, stride, padding, dilation, groups):
+    """Of a convolution's weight: windows of x times what comes back, summed over all places and pictures."""
+    k, n, out, channels = len(kernel), x.shape[0], dy.shape[1], x.shape[1]
+    windows = windows_of(g, x, kernel, stride, padding, dilation)
+    for d in range(k):  # a stride may leave elements over, which no window has
+        windows = g.slice(windows, 2 + d, 0, dy.shape[2 + d])
+    places = list(range(2, 2 + k))
+    columns = g.permute(windows, [1] + list(range(2 + k, 2 + 2 * k)) + [0] + places)
+    long, points = channels // groups * math.prod(kernel), n * math.prod(dy.shape[2:])
+    columns = g.swap(g.view(columns, [groups, long, points]), 1, 2)
+    rows = g.view(g.permute(dy, [1, 0] + places), [groups, out // groups, points])
+    return g.view(g.matmul(rows, columns), [out, channels // groups] + list(kernel))
+
+
+@call("convolution_backward")
+def _convolution_backward(g, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, wanted):
+    k, kernel = len(w.shape) - 2, w.shape[2:]
+    stride, padding, dilation = each(stride, k), each(padding, k), each(dilation, k)
+    dx = dw = db = None
+    if wanted[0] and transposed:
+        dx = _conv(g, dy, w, None, stride, padding, dilation, groups)
+    elif wanted[0]:
+        spans = [(dy.shape[2 + d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + 1 for d in range(k)]
+        more = [n - m for n, m in zip(x.shape[2:], spans)]
+        dx = _conv_transpose(g, dy, w, None, stride, padding, more, groups, dilation)
+    if wanted[1]:
+        dw = weight_gradient(g, *((x, dy) if transposed else (dy, x)), kernel, stride, padding, dilation, groups)
+    if wanted[2]:
+        db = g.reduce("sum", dy, [d for d in range(len(dy.shape)) if d != 1], False)
+    return [dx, dw, db]
+
+
 def pool_sizes(x, kernel, stride, padding, dilation, ceil_mode):
     """How many windows there are along each dimension, and how far the last reaches beyond x."""
     sizes, beyond = [], []
@@ -334,18 +435,6 @@ def _avg_pool(g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include
     return g.binary("mul", y, counts) if counts is not None else y
 
 
-@call("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def _nearest(g, x, *, output_size=None, scale_factors=None, scales=None, scales_d=None, scales_h=None, scales_w=None):
-    """Each element several times; the sizes say how many."""
-    if output_size is None:
-        output_size = [int(n * s) for n, s in zip(x.shape[2:], scale_factors)]
-    for d, out in enumerate(output_size, 2):
-        if out % x.shape[d]:
-            raise Unsupported(f"a picture of {x.shape[2:]} made {output_size}, which is no multiple")
-        x = CALLS["repeat_interleave"](g, x, out // x.shape[d], d) if out != x.shape[d] else x
-    return x
-
-
 def adaptive(g, x, size, k, op):
     """Means or maxima over windows that cover x, one dimension after another."""
     size, first = each(size, k), len(x.shape) - k
@@ -363,8 +452,6 @@ def adaptive(g, x, size, k, op):
 for _k in (1, 2, 3):
     CALLS[f"max_pool{_k}d"] = lambda g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, _k=_k: _max_pool(
         g, x, kernel, stride, padding, dilation, ceil_mode, k=_k)
-    CALLS[f"max_pool{_k}d_with_indices"] = lambda g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, _k=_k: [_max_pool(
-        g, x, kernel, stride, padding, dilation, ceil_mode, k=_k), None]
     CALLS[f"avg_pool{_k}d"] = lambda g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, \
         _k=_k: _avg_pool(g, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override, k=_k)
     CALLS[f"adaptive_avg_pool{_k}d"] = CALLS[f"_adaptive_avg_pool{_k}d"] = lambda g, x, size, _k=_k: adaptive(g, x, size, _k, "mean")

@@ -93,6 +93,40 @@ function nn.log_softmax(x, dim, opts)
   end, opts.name)
 end
 
+-- The first k of each sorted line along dim, and where they lay: a rank, the positions summed up at these places, a gather.
+local function sorted(kind, x, dim, k, descending, name)
+  local rank = #x.shape
+  if type(dim) ~= "number" or dim < -rank or dim >= rank then error(kind .. ": there is no dimension " .. tostring(dim), 0) end
+  if dim < 0 then dim = dim + rank end
+  local n = x.shape[dim + 1]
+  k = k or n
+  if math.type(k) ~= "integer" or k < 1 or k > n then error(("%s: %s of %d elements"):format(kind, tostring(k), n), 0) end
+  return x.graph:op(kind, { x }, { dim = dim, k = k, descending = descending }, function()
+    local g, line = x.graph, x:transpose(dim, rank - 1)
+    local shape, rows = line.shape, 1
+    for d = 1, rank - 1 do rows = rows * shape[d] end
+    local place, first = line:rank(-1, descending):view(rows, n), g:arange(rows):view(rows, 1)
+    local to = first * k + place
+    if k < n then to = place:lt(g:const(k, "i64")):where(to, g:const(-1, "i64")) end
+    local index = g:arange(n):view(1, n):expand { rows, n }:index_add(to, rows * k):view(rows, k)
+    local values = line:view(rows * n):embedding(index + first * n)
+    shape[rank] = k
+    return values:view(shape):transpose(dim, rank - 1), index:view(shape):transpose(dim, rank - 1)
+  end, name)
+end
+
+-- As PyTorch's stable sort along dim (-1): values and where they lay. Equal elements keep their order, NaN is the largest.
+function nn.sort(x, dim, opts)
+  opts = options("sort", opts, { descending = true, name = true })
+  return sorted("sort", x, dim or -1, nil, opts.descending == true, opts.name)
+end
+
+-- The k largest along dim (-1), or with `largest = false` the smallest, in order, and where they lay; of equals the first.
+function nn.topk(x, k, dim, opts)
+  opts = options("topk", opts, { largest = true, name = true })
+  return sorted("topk", x, dim or -1, k, opts.largest ~= false, opts.name)
+end
+
 -- One primitive already; here so that all activations are found in one place.
 function nn.gelu(x) return x:gelu() end
 function nn.relu(x) return x:relu() end

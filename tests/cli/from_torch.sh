@@ -62,7 +62,7 @@ is "so is a file" 1 err1 '^from_torch: nothing.py: there is no such file'
 
 # Each against PyTorch's own answer, in double.
 models=$srcdir/tests/cli/torch_models.py
-for made in mlp lstm gru long encoder resnet lora conv1 dlrm outer gpt odds; do
+for made in mlp lstm gru long encoder resnet lora conv1 dlrm outer gpt odds cache words experts; do
     import "$models:$made" -o "$made.json"
     is "$made is written" 0
     fb check "$made.json"
@@ -75,12 +75,27 @@ for made in mlp lstm gru long encoder resnet lora conv1 dlrm outer gpt odds; do
 done
 fb graph long.json
 is "a long recurrent layer is a loop" 0 out 'loop'
-import "$models:cache" -o cache.json
-is "a module that keeps something is refused" 1 err '^from_torch: Cache: the module changes seen'
+fb graph cache.json
+is "what a module keeps is assigned" 0 out 'assign\(.* seen' out 'assign\(.* hidden'
+import "$models:keeper" -o keeper.json
+is "a module that changes an input is refused" 1 err '^from_torch: Keeper: the module changes x, which is no buffer of its own'
+for made in train_norms train_pictures train_transposed; do
+    import "$models:$made" -o "$made.json" --train
+    is "$made is written with its gradients" 0
+    fb run "$made.json" max
+    is "$made: it opens and runs" 0 out '✓'
+    fb graph "$made.json" --format json
+    cp out graph.json
+    "$python" -W ignore "$srcdir/tests/cli/torch_values.py" module graph.json "$XDG_CACHE_HOME/fusebox/reference" "$models:$made" train >out 2>err
+    status=$?
+    is "$made: loss and gradients are PyTorch's" 0 out "outputs are PyTorch's"
+done
+import "$models:mlp" --train
+is "without a loss there are no gradients" 1 err 'with --train the first result has to be a loss'
 
 # Single calls, many in a module: value, shape and dtype of each.
 cases=$srcdir/tests/cli/torch_cases.py
-for made in in_place promotion reductions shapes pools convolutions norms activations layers; do
+for made in in_place promotion reductions shapes pools convolutions norms activations layers sorts places pictures; do
     import "$cases:$made" -o "$made.json"
     is "calls of $made are written" 0
     fb run "$made.json" max
@@ -95,10 +110,11 @@ import "$cases:refused" -o refused.json
 refused='^from_torch: torch_cases\.py:[0-9]+: '
 is "all that is refused is told at once, with the user's line" 1 \
     err "${refused}int8 is no dtype" err "the input inputs_.*: uint8 is no dtype" err "${refused}torch.cond, of which" \
-    err "${refused}result 1 of aten.max_pool1d" err "${refused}an index that is a mask" err "${refused}elements changed at places" \
-    err "${refused}aten.topk is not known" err "${refused}aten.round with decimals=2"
+    err "${refused}result 1 of aten.adaptive_max_pool2d" err "${refused}an index that is a mask" \
+    err "${refused}elements changed at places that a mask names" err "${refused}aten.randn draws numbers" \
+    err "${refused}scatter_reduce of amax" err "${refused}aten.round with decimals=2"
 is "so is a chain, with its submodules" 1 err "${refused}aten.fft_fft is not known to fusebox \(in modules_of.[0-9]+\)" \
-    err "${refused}aten.sort is not known to fusebox \(in modules_of.[0-9]+.inner\)"
+    err "${refused}aten.lgamma is not known to fusebox \(in modules_of.[0-9]+.inner\)"
 import "$models:dlrm" -o drawn.json --weights drawn
 is "weights are drawn where that is asked for" 0 no 'weights in'
 fb run drawn.json max

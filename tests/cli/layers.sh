@@ -49,6 +49,36 @@ else
     report ok "a convolution of eager # SKIP there is no python3"
 fi
 
+# A sort against a sort by hand: the position of the k-th smallest is where as many go before it.
+cat >sorts.lua <<'LUA'
+local fb, nn = require "fusebox", require "nn"
+local function apart(a, b) return (a:to("f32") - b:to("f32")):abs():amax() end
+return fb.script { title = "sorts", model = function(g)
+  local x = g:input("x", { 6, 5, 7 }, "f32", { dist = "integer", low = -3, high = 4 })
+  local function before(dim, largest) -- the same by comparing all with all
+    local n, line = x.shape[dim + 1], x:transpose(dim, 2)
+    local m = line.shape
+    local a, b = line:view(m[1], m[2], n, 1), line:view(m[1], m[2], 1, n)
+    local i, j = g:arange(n):view(n, 1), g:arange(n):view(1, n)
+    local goes = largest and b:gt(a) or b:lt(a)
+    return goes:logical_or(b:eq(a):logical_and(j:lt(i))):to("i64"):sum(-1):transpose(dim, 2)
+  end
+  local out = {}
+  for dim = 0, 2 do for k, largest in ipairs { false, true } do
+    out[#out + 1] = apart(x:rank(dim, largest), before(dim, largest))
+    local values, at = nn.sort(x, dim, { descending = largest })
+    out[#out + 1] = apart(at:rank(dim), x:rank(dim, largest)) * 0 + apart(values:rank(dim, largest), at * 0 + g:arange(x.shape[dim + 1]):view(
+      dim == 0 and { 6, 1, 1 } or dim == 1 and { 5, 1 } or { 7 }))
+    local top, where = nn.topk(x, 3, dim, { largest = largest })
+    out[#out + 1] = apart(top, values:slice(dim, 0, 3)) + apart(where, at:slice(dim, 0, 3))
+  end end
+  return g:stack(out, 0)
+end }
+LUA
+fb check sorts.lua --device host
+is "sorts are right in every preset" 0 out '✓ none' out '✓ max' out '✓ auto'
+differ sorts.lua "sort, topk and rank against comparing all with all"
+
 # A product of which no library reads an operand as it lies.
 cat >conv.lua <<'LUA'
 local fb, nn = require "fusebox", require "nn"
@@ -87,5 +117,7 @@ nn.conv1d(g:input("x", { 1, 4, 5 }, "f32"), 3, 7)|conv1d: a window of 7 does not
 nn.conv1d(g:input("x", { 1, 4, 5 }, "f32"), 3, 1.5)|conv1d: the kernel is a whole number, or a list of 1
 nn.max_pool2d(g:input("x", { 1, 4, 5, 5 }, "f32"), 2, { strde = 2 })|max_pool2d: unknown option "strde"
 nn.group_norm(g:input("x", { 1, 4, 5, 5 }, "f32"), 3)|group_norm: 4 channels do not fall into 3 groups
+nn.topk(g:input("x", { 4, 5 }, "f32"), 6)|topk: 6 of 5 elements
+nn.sort(g:input("x", { 4, 5 }, "f32"), 2)|sort: there is no dimension 2
 END
 done_testing

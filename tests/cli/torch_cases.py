@@ -1,5 +1,7 @@
 """Single calls for tests/cli/from_torch.sh. A row is a name, a function and its example inputs; the rows of a group are one
 module, which gives what each of them gives. What is in REFUSED must be refused, all of it at once."""
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -53,6 +55,13 @@ def add_to(index, value):
 
 bf16, f16, f64, i32 = torch.bfloat16, torch.float16, torch.float64, torch.int32
 all_ = slice(None)
+
+def put_one_after_another(y):
+    y[1] = 0
+    y[torch.tensor([0, 2]), 1] = 5.0
+    y[:, torch.tensor([3, 4])] = y[:, torch.tensor([0, 5])]
+    y[2:, ::2] = -1
+
 
 IN_PLACE = [
     ("last two columns", set_to((all_, slice(-2, None)), 0), x(4, 9)),
@@ -254,6 +263,66 @@ LAYERS = [
 ]
 
 
+def odd(fn):
+    """fn of equal elements, infinities and what is no number."""
+    def run(a):
+        y = (a * 2).round()
+        y = torch.where(y == 1, math.nan, y)
+        return fn(torch.where(y.abs() > 3, y * math.inf, y))
+    return run
+
+
+SORTS = [
+    ("sorted", lambda a: (*a.sort(), *a.sort(0, descending=True), *torch.sort(a, stable=True, dim=1), a.msort()), x(5, 6)),
+    ("equals and what is no number", odd(lambda a: (*a.sort(stable=True), *torch.sort(a, stable=True, descending=True, dim=0),
+                                                    a.median(), *a.median(1), *a.cummax(1), *a.cummin(0))), x(9, 20)),
+    ("whole numbers", lambda i: (*i.sort(stable=True), torch.argsort(i, dim=0, stable=True)), n(4, 7)),
+    ("truth values", lambda m: torch.sort(m, stable=True), b(3, 6)),
+    ("narrow floats", lambda a: (*a.sort(), a.topk(2).values), x(3, 5, dtype=bf16)),
+    ("the first of them", lambda a: (*a.topk(3), *a.topk(2, 0, largest=False), *a.topk(6), a.kthvalue(2, keepdim=True).values), x(4, 6)),
+    ("in the middle", lambda a: (a.median(), *a.median(1), *a.kthvalue(2, 0)), x(3, 6)),
+    ("of one", lambda a: (*a.sort(0), *a.topk(1, 0), *a.sum().sort(0)), x(1, 4)),
+    ("more dimensions", lambda a: (*a.sort(1), *a.topk(2, -2)), x(2, 5, 3)),
+    ("so far", lambda a: (*a.cummax(1), *a.cummin(0), a.logcumsumexp(1)), x(4, 7)),
+    ("so far, equals", lambda i: (*i.cummax(1), *i.cummin(1)), n(3, 9)),
+    ("searches", lambda a, w: (torch.searchsorted(w.sort().values, a), torch.bucketize(a, w.sort().values, right=True),
+                               torch.searchsorted(a.sort(1).values, a, side="right", out_int32=True)), x(3, 5), x(4)),
+    ("counts", lambda a, i: (torch.histc(a, 5, -1, 1), torch.histc(a, 4), a.relu().count_nonzero(1), torch.isin(i, i[0, :2])),
+     x(6, 7), n(3, 4)),
+    ("experts", lambda a, w: torch.einsum("tk,tkh->th", a.softmax(1).topk(2).values, w[a.topk(2).indices]), x(5, 4), x(4, 3)),
+]
+PLACES = [
+    ("put", lambda a, v: (a.index_put((torch.tensor([2, 0]),), v), a.index_put((torch.tensor([0, 2]), torch.tensor([1, -1])), v[:, 0])),
+     x(3, 4), x(2, 4)),
+    ("put apart", changed(lambda y, v: y.__setitem__((torch.tensor([1, 0]), slice(None), torch.tensor([2, 3])), v)), x(2, 3, 4), x(2, 3)),
+    ("put behind", changed(lambda y, v: y.__setitem__((slice(None), torch.tensor([2, 0])), v)), x(3, 4), x(2)),
+    ("summed", lambda a, v, i: a.index_put((i,), v, accumulate=True), x(3, 4), x(5, 4), n(5, low=0, high=3)),
+    ("one after another", changed(put_one_after_another), x(4, 6)),
+    ("scattered", lambda a, v: (a.scatter(1, a.argsort(1), v), a.scatter(0, a.argsort(0)[:2], 7.0), a.scatter_add(1, v.argsort(1), v)),
+     x(4, 5), x(4, 5)),
+    ("reduced", lambda a, v, i: (a.scatter_reduce(1, i, v, "sum"), a.scatter_reduce(1, i, v, "mean", include_self=False)),
+     x(3, 4), x(3, 6), n(3, 6, low=0, high=4)),
+    ("copied and filled", lambda a, v: (a.index_copy(1, torch.tensor([3, 1]), v), a.index_fill(0, torch.tensor([1]), 2.0)), x(3, 4), x(3, 2)),
+    ("behind a mask", lambda a, m, v: a.masked_scatter(m, v), x(3, 4), b(3, 4), x(12)),
+    ("taken", lambda a: (a.take(torch.tensor([[0, -1], [5, 2]])), a.take_along_dim(a.argsort(1), 1)), x(3, 4)),
+]
+PICTURES = [(f"{mode} {size}", lambda a, mode=mode, size=size: F.interpolate(a, size, mode=mode), x(1, 2, 4, 6))
+            for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area") for size in ((7, 9), (3, 4), (8, 12))] + [
+    ("by a scale", lambda a: (F.interpolate(a, scale_factor=1.7, mode="bilinear"), F.interpolate(a, scale_factor=(2, 0.6)),
+                              F.interpolate(a, scale_factor=1.3, mode="bicubic", recompute_scale_factor=True)), x(1, 2, 5, 6)),
+    ("corners on corners", lambda a: (F.interpolate(a, (7, 4), mode="bilinear", align_corners=True), F.interpolate(
+        a, (1, 9), mode="bicubic", align_corners=True)), x(1, 2, 4, 6)),
+    ("one dimension, three", lambda a, v: (F.interpolate(a, 7, mode="linear"), F.interpolate(v, (3, 5, 4), mode="trilinear"),
+                                           F.interpolate(a, 5), F.interpolate(v, (2, 2, 7))), x(1, 2, 4), x(1, 2, 2, 3, 5)),
+    ("columns", lambda a: (F.unfold(a, (2, 3), 1, 1, 2), F.fold(F.unfold(a, 3, padding=1, stride=2), (5, 6), 3, padding=1, stride=2),
+                           F.fold(F.unfold(a, 2, dilation=2), (5, 6), 2, dilation=2)), x(2, 3, 5, 6)),
+    ("maxima and where they are", lambda a: (*F.max_pool2d(a, 3, 2, 1, return_indices=True),
+                                             *F.max_pool2d(a, 2, 1, 0, 2, ceil_mode=True, return_indices=True),
+                                             *F.max_pool1d(a[0], 3, return_indices=True)), x(2, 3, 6, 7)),
+    ("put back", lambda a: F.max_unpool2d(*F.max_pool2d(a, 2, return_indices=True), 2), x(2, 3, 4, 6)),
+]
+
+
 class Cond(nn.Module):
     def forward(self, a):
         return torch.cond(a.sum() > 0, lambda v: v + 1, lambda v: v - 1, (a,))
@@ -263,31 +332,33 @@ class Twice(nn.Module):
     """Refused in two places that hang together: both are told."""
     def __init__(self):
         super().__init__()
-        self.inner = Sorted()
+        self.inner = Gamma()
 
     def forward(self, a):
         y = torch.fft.fft(a).abs()
         return self.inner(y) + a.to(torch.int8)
 
 
-class Sorted(nn.Module):
+class Gamma(nn.Module):
     def forward(self, a):
-        return a.sort().values
+        return a.lgamma()
 
 
 REFUSED = [
     ("int8", lambda a: a.to(torch.int8) + 1, x(4)),
     ("uint8", lambda a: a * 2, n(4, low=0, dtype=torch.uint8)),
     ("cond", Cond(), x(4)),
-    ("indices", lambda a: F.max_pool1d(a, 2, return_indices=True), x(1, 2, 4)),
+    ("indices", lambda a: F.adaptive_max_pool2d(a, 2, return_indices=True), x(1, 2, 4, 4)),
     ("mask", lambda a: a[a > 0], x(4)),
-    ("places", lambda a, i, v: a.index_put((i,), v), x(4), n(2, low=0, high=4), x(2)),
-    ("topk", lambda a: a.topk(2).values, x(4)),
+    ("places", lambda a, m, v: a.index_put((m,), v), x(4), torch.tensor([True, False, True, True]), x(3)),
+    ("drawn", lambda a: a + torch.randn(4), x(4)),
+    ("the largest at places", lambda a, i, v: a.scatter_reduce(0, i, v, "amax"), x(4), n(2, low=0, high=4), x(2)),
     ("rounded", lambda a: a.round(decimals=2), x(4)),
     ("two in a chain", Twice(), x(4)),
 ]
 GROUPS = {"in_place": IN_PLACE, "promotion": PROMOTION, "reductions": REDUCTIONS, "shapes": SHAPES, "pools": POOLS,
-          "convolutions": CONVOLUTIONS, "norms": NORMS, "activations": ACTIVATIONS, "layers": LAYERS, "refused": REFUSED}
+          "convolutions": CONVOLUTIONS, "norms": NORMS, "activations": ACTIVATIONS, "layers": LAYERS, "sorts": SORTS, "places": PLACES,
+          "pictures": PICTURES, "refused": REFUSED}
 
 
 def group(name):

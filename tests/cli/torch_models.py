@@ -1,6 +1,7 @@
 """What tests/cli/from_torch.sh imports: a function for each module, which gives it with example inputs. Weights are the same
 each time."""
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 
@@ -219,14 +220,98 @@ def odds():
 
 
 class Cache(nn.Module):
+    """Keeps a buffer, a count and, as no more than an attribute, a state."""
     def __init__(self):
         super().__init__()
         self.register_buffer("seen", torch.zeros(4))
+        self.register_buffer("calls", torch.tensor(0))
+        self.hidden = torch.randn(4)
 
     def forward(self, x):
         self.seen.add_(x)
-        return self.seen * 2
+        self.calls += 1
+        self.hidden = torch.tanh(self.hidden + x)
+        return self.seen * 2, self.hidden, self.calls + 0
 
 
+@seeded
 def cache():
     return Cache(), (torch.randn(4),)
+
+
+class Keeper(nn.Module):
+    """Changes an input."""
+    def forward(self, x):
+        x.mul_(2)
+        return x + 1
+
+
+def keeper():
+    return Keeper(), (torch.randn(4),)
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 4)
+
+    def forward(self, x, *, bias, scale=None):
+        return self.l(x) * scale + bias
+
+
+@seeded
+def words():
+    return Words(), (torch.randn(3, 4),), {"scale": torch.randn(3, 1), "bias": torch.randn(4)}
+
+
+class Experts(nn.Module):
+    """A mixture as Mixtral has it: two experts for each token, chosen by topk, rows sorted by expert."""
+    def __init__(self, size=12, experts=4):
+        super().__init__()
+        self.gate, self.experts = nn.Linear(size, experts, bias=False), experts
+        self.up, self.down = nn.Parameter(torch.randn(experts, size, 16) * 0.3), nn.Parameter(torch.randn(experts, 16, size) * 0.3)
+
+    def forward(self, x):
+        share, chosen = self.gate(x).softmax(-1).topk(2)
+        order = chosen.view(-1).argsort(stable=True)
+        rows, expert = x[order // 2], chosen.view(-1)[order]
+        ends = torch.histc(expert.float(), self.experts, 0, self.experts - 1).cumsum(0)
+        y = torch.zeros_like(rows)
+        for e in range(self.experts):
+            at = torch.arange(len(rows))
+            own = (at < ends[e]) & (at >= (ends[e - 1] if e else 0))
+            y = torch.where(own[:, None], F.silu(rows @ self.up[e]) @ self.down[e], y)
+        return torch.zeros_like(x).index_add(0, order // 2, y * (share / share.sum(-1, keepdim=True)).view(-1)[order][:, None])
+
+
+@seeded
+def experts():
+    return Experts(), (torch.randn(6, 12),)
+
+
+class Loss(nn.Module):
+    def __init__(self, net, loss=F.cross_entropy):
+        super().__init__()
+        self.net, self.loss = net, loss
+
+    def forward(self, x, y):
+        return self.loss(self.net(x), y)
+
+
+@seeded
+def train_norms():
+    return Loss(nn.Sequential(nn.Embedding(20, 6), nn.LayerNorm(6), nn.GELU(), nn.TransformerEncoderLayer(6, 2, 8, 0.0, batch_first=True),
+                              nn.Flatten(), nn.Linear(30, 4))), (torch.randint(0, 20, (3, 5)), torch.randint(0, 4, (3,)))
+
+
+@seeded
+def train_pictures():
+    return Loss(nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+                              nn.Conv2d(4, 4, 3, 1, 1, groups=2), nn.GroupNorm(2, 4), nn.SiLU(), nn.AvgPool2d(2), nn.Flatten(),
+                              nn.Linear(4, 4))), (torch.randn(5, 3, 9, 9), torch.randint(0, 4, (5,)))
+
+
+@seeded
+def train_transposed():
+    return Loss(nn.Sequential(nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), nn.ELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), F.mse_loss), (
+        torch.randn(2, 3, 5, 5), torch.randn(2, 4))

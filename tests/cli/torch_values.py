@@ -4,7 +4,7 @@ that fusebox wrote for the same graph and seed.
     torch_values.py inputs GRAPH.json REFERENCE-FOLDER    outputs that are sources, bit for bit, for every seed there is
     torch_values.py answers GRAPH.json REFERENCE-FOLDER   all outputs, with and without op scopes, seed 0; prints the calls
     torch_values.py print GRAPH.json                      the first values of each output, in double, seed 0
-    torch_values.py module GRAPH.json REFERENCE-FOLDER MODEL.py:make    all outputs against the module's own, in double, seed 0
+    torch_values.py module GRAPH.json REFERENCE-FOLDER MODEL.py:make [train]    all outputs against the module's own, in double, seed 0
 """
 import json
 import math
@@ -66,16 +66,17 @@ def show(graph):
 NEAR = {torch.float64: 1e-6, torch.float32: 1e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 
-def module(graph, found, what):
+def module(graph, found, what, train=""):
     sys.path.insert(0, os.path.join(os.environ.get("FB_SRCDIR", "."), "scripts", "import"))
     import from_torch
-    net, examples = from_torch.load(what)
+    net, examples, words = from_torch.load(what)
     drawn = {n["name"]: worker.source(n, 0, {}) for n in graph["nodes"] if n["op"] == "input"}
-    names = from_torch.exported(net, examples)[1]
+    names = from_torch.exported(net, examples, words, bool(train))[1]
     values = [drawn.get(name, example) for name, example in names.items()]
+    tree = torch.utils._pytree.tree_structure((examples, words))
     with torch.no_grad():
-        own = torch.utils._pytree.tree_leaves(net(*values))
-        want = net.double()(*(v.double() if v.is_floating_point() else v for v in values))
+        own = torch.utils._pytree.tree_leaves(answer(net, tree, values, train))
+        want = answer(net.double(), tree, [v.double() if v.is_floating_point() else v for v in values], train)
     want, worst, wrong = torch.utils._pytree.tree_leaves(want), 0.0, []
     for k, (o, tensor, typed) in enumerate(zip(graph["outputs"], want, own, strict=True)):
         node, got = graph["nodes"][o["node"]], found[0][o["node"]]
@@ -87,6 +88,18 @@ def module(graph, found, what):
     if wrong:
         sys.exit("\n".join(wrong))
     print(len(want), f"outputs are PyTorch's in value, shape and dtype, off by {worst:.1e} at most")
+
+
+def answer(net, tree, values, train=""):
+    """The module's own, of copies of its inputs and of what it keeps: it may change them."""
+    import copy
+    args, words = torch.utils._pytree.tree_unflatten([v.clone() for v in values], tree)
+    net = copy.deepcopy(net)
+    if not train:
+        return net(*args, **words)
+    with torch.enable_grad():  # the loss, and its gradients in the order of the weights
+        results = torch.utils._pytree.tree_leaves(net.train()(*args, **words))
+        return results[:1] + list(torch.autograd.grad(results[0], [p for p in net.parameters() if p.requires_grad])) + results[1:]
 
 
 def far(got, want):

@@ -128,6 +128,24 @@ static void cumsum_runs_along_any_dim(void **state)
     rig_free(&r);
 }
 
+/* As PyTorch's stable sort: equals keep their order, NaN is the largest, at either end. */
+static void a_rank_is_a_stable_sort_s(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(2, 4), (double[]){2, NAN, -INFINITY, 2, 1, NAN, 1, NAN});
+    fb_id i = data(&r, FB_I64, SHAPE(3, 2), (double[]){5, -1, 5, 3, -7, 3});
+    fb_id y[] = {
+        add_at(&r, FB_OP_RANK, x, (fb_attrs){.dim = 1}), add_at(&r, FB_OP_RANK, x, (fb_attrs){.dim = 1, .start = 1}),
+        add_at(&r, FB_OP_RANK, i, (fb_attrs){.dim = 0}), add_at(&r, FB_OP_RANK, i, (fb_attrs){.dim = 0, .start = 1})};
+    run_keeping_all(&r, y, 4, true);
+    EXPECT(&r, y[0], 1, 3, 0, 2, 0, 2, 1, 3);
+    EXPECT(&r, y[1], 1, 0, 3, 2, 2, 0, 3, 1);
+    EXPECT(&r, y[2], 1, 0, 2, 1, 0, 2);
+    EXPECT(&r, y[3], 0, 2, 1, 0, 2, 1);
+    rig_free(&r);
+}
+
 /* ---- views and joins ---- */
 
 static void views_move_elements(void **state)
@@ -643,6 +661,7 @@ int main(void)
         cmocka_unit_test(reductions_have_pytorch_s_edges),
         cmocka_unit_test(a_scalar_reduces_to_itself),
         cmocka_unit_test(cumsum_runs_along_any_dim),
+        cmocka_unit_test(a_rank_is_a_stable_sort_s),
         cmocka_unit_test(views_move_elements),
         cmocka_unit_test(expand_and_pad_add_elements),
         cmocka_unit_test(joins_put_operands_side_by_side),

@@ -519,6 +519,25 @@ static void argmax_of_close_values_is_undecided(void **state)
     rig_free(&r);
 }
 
+/* Elements whose order roundings may turn are undecided, the others of the row are not; exact equals are decided. */
+static void a_rank_among_close_values_is_undecided(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(2, 4), (double[]){2, 7, 2, 1, 4, 3, 2, 1});
+    fb_id sure = add_at(&r, FB_OP_RANK, x, (fb_attrs){.dim = 1});
+    fb_id up = add_at(&r, FB_OP_RANK, about(&r, x), (fb_attrs){.dim = 1});
+    fb_id down = add_at(&r, FB_OP_RANK, about(&r, x), (fb_attrs){.dim = 1, .start = 1});
+    run_keeping_all(&r, (fb_id[]){sure, up, down}, 3, true);
+    EXPECT(&r, sure, 1, 3, 2, 0, 3, 2, 1, 0);
+    assert_true(!get(&r, sure)->bound);
+    for (int k = 0; k < 8; k++) {
+        assert_true(isinf(bound_at(get(&r, up), k)) == (k == 0 || k == 2));
+        assert_true(isinf(bound_at(get(&r, down), k)) == (k == 0 || k == 2));
+    }
+    rig_free(&r);
+}
+
 static void overflow_is_undecided_and_infinity_is_not(void **state)
 {
     (void)state;
@@ -611,6 +630,7 @@ int main(void)
         cmocka_unit_test(comparisons_of_close_values_are_undecided),
         cmocka_unit_test(steps_near_their_edge_are_undecided),
         cmocka_unit_test(argmax_of_close_values_is_undecided),
+        cmocka_unit_test(a_rank_among_close_values_is_undecided),
         cmocka_unit_test(overflow_is_undecided_and_infinity_is_not),
         cmocka_unit_test(a_nan_that_may_be_none_is_undecided),
         cmocka_unit_test(what_is_exact_has_no_bound),

@@ -218,6 +218,26 @@ static void access_map(void **state)
     bench_free(&b);
 }
 
+/* A sort reads whole rows: what makes them is stored, and so is it before a row of it is reduced; what is done with an
+ * element's own place goes along. */
+static void sorted_rows(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("sort");
+    fb_id e = node1(g, FB_OP_EXP, "scores", input(g, "x", DIMS(64, 96)));
+    fb_id place = add_node(g, FB_OP_RANK, "place", &(fb_attrs){.dim = 1}, 1, &e);
+    fb_id most = add_node(g, FB_OP_AMAX, "most", &(fb_attrs){.n_axes = 1, .axes = {1}}, 1, &place);
+    output(g, most);
+    output(g, node2(g, FB_OP_ADD, "twice", place, place));
+    bench b = bench_of(finish(g));
+    refused_saying(
+        &b, edit_of(&b, FB_EDIT_FUSE, "scores", "place"), FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
+        "`place` sorts, and reads a whole row of `scores` for each element that it gives: `scores` has to be stored");
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "place", "most"), FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST);
+    apply(&b, edit_of(&b, FB_EDIT_FUSE, "place", "twice"));
+    bench_free(&b);
+}
+
 static void gather(void **state)
 {
     (void)state;
@@ -461,7 +481,8 @@ static void steps(void **state)
     T(cycle)                                                                                                           \
     T(region)                                                                                                          \
     T(write_after_read)                                                                                                \
-    T(reduced_first) T(access_map) T(gather) T(contraction) T(library) T(size) T(recompute) T(knob) T(steps)
+    T(reduced_first)                                                                                                   \
+    T(access_map) T(sorted_rows) T(gather) T(contraction) T(library) T(size) T(recompute) T(knob) T(steps)
 
 /* Runs last: the test that the table names is there, and the rule has spoken in one of them. */
 static void every_rule_has_a_test(void **state)

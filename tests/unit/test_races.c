@@ -271,6 +271,13 @@ static fb_graph *running_sum(void)
     return with_output(g, NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 1}), x));
 }
 
+static fb_graph *ranked(void)
+{
+    fb_graph *g = fb_graph_new("rank");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(3, 300), FB_F32);
+    return with_output(g, NODE(g, FB_OP_RANK, NULL, &((fb_attrs){.dim = 1}), x));
+}
+
 /* Three chunks of the index, the last not whole; the second block owns a part of a row at either end. */
 static fb_graph *scattered(void)
 {
@@ -359,6 +366,7 @@ static const struct {
     {"index_add, crowded", crowded, "fb_sorted<256, 12, true, ", 0},
     {"rows updated in place", updated, "fb_sorted<256, 21, false, ", 0},
     {"attention by warpgroups", attended, "fb_attention<", 0},
+    {"rank", ranked, "fb_block<", 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };

@@ -228,6 +228,26 @@ static void test_prefix_sums_are_off_together(void **state)
     rig_free(&r);
 }
 
+/* Two that roundings may exchange change places in half of the lanes, together; the third stays. */
+static void test_close_ranks_are_exchanged(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id third = data(&r, FB_F32, SHAPE(1), (double[]){0.333333343267440796});
+    fb_id parts[] = {add2(&r, FB_OP_MUL, third, constant(&r, FB_F32, 3)), data(&r, FB_F32, SHAPE(2), (double[]){1, 5})};
+    fb_id row = add(&r, FB_OP_CAT, &(fb_attrs){.dim = 0}, 2, parts);
+    fb_id y = add_at(&r, FB_OP_RANK, row, (fb_attrs){.dim = 0});
+    trials *t = try_all(&r, &y, 1);
+    int first = 0;
+    for (int l = 1; l <= FB_TRIALS; l++) {
+        first += t->at[0].v[l][0] == 0;
+        assert_true(t->at[0].v[l][0] + t->at[0].v[l][1] == 1 && t->at[0].v[l][2] == 2);
+    }
+    assert_int_equal(first, FB_TRIALS / 2);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* ---- what is exact stays so ---- */
 
 static void test_exact_ops_have_no_spread(void **state)
@@ -1249,6 +1269,7 @@ int main(void)
         cmocka_unit_test(test_signs_near_zero_may_be_zero),
         cmocka_unit_test(test_poles_in_reach_are_open),
         cmocka_unit_test(test_prefix_sums_are_off_together),
+        cmocka_unit_test(test_close_ranks_are_exchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,333 @@
+"""Calls of PyTorch that sort, search and put elements at places, for scripts/import/from_torch.py: rows of the table in
+torch_calls.py.
+
+A sort is a rank (where each element goes), the positions summed up at these places, and a gather. Equal elements keep their
+order, as PyTorch's stable sort has it; of equals, topk takes the first.
+"""
+import math
+
+from torch_calls import CALLS, _arange, call, from_end, places
+from torch_graph import FLOATS, Unsupported, Value, broadcast
+
+
+# ---- sorts
+
+
+def ranks(g, x, dim, descending):
+    x = g.cast(x, "i32") if x.dtype == "bool" else x
+    return g.add("rank", [x], x.shape, "i64", dim=dim, start=int(bool(descending)))
+
+
+def along(g, shape, dim):
+    """0, 1, 2 … along a dimension of this shape."""
+    return g.expand(g.view(_arange(g, end=shape[dim]), [shape[dim]] + [1] * (len(shape) - 1 - dim)), shape)
+
+
+def first_of(g, x, dim, k, descending):
+    """Where the first k of the sorted lines lie along dim."""
+    n, kept = x.shape[dim], x.shape[:dim] + [k] + x.shape[dim + 1:]
+    if n == 0 or k == 0:
+        raise Unsupported("the order of no elements")
+    order = ranks(g, x, dim, descending)
+    all_of = math.prod(kept)
+    flat = places(g, Value(0, kept, "i64"), dim, order)
+    if k < n:  # what goes further back goes nowhere
+        flat = g.where(g.binary("lt", order, k, "bool"), flat, -1)
+    return g.view(g.add("index_add", [along(g, x.shape, dim), flat], [all_of], "i64", start=all_of), kept)
+
+
+def sorted_lines(g, kind, x, dim, k, descending):
+    """Values and positions of the first k of each sorted line, as one call."""
+    if not x.shape:
+        return [x, g.const(0, "i64")]
+    dim = dim % len(x.shape)
+    attrs = {"dim": dim, "k": k, "descending": bool(descending)}
+
+    def make():
+        index = first_of(g, x, dim, x.shape[dim] if k is None else k, descending)
+        return [CALLS["gather"](g, x, dim, index), index]
+    return g.op(kind, [x], {a: v for a, v in attrs.items() if v is not None}, make)
+
+
+@call("sort")
+def _sort(g, x, *, stable=False, dim=-1, descending=False):
+    return sorted_lines(g, "sort", x, dim, None, descending)
+
+
+CALLS["argsort"] = lambda g, x, *, stable=False, dim=-1, descending=False: _sort(g, x, dim=dim, descending=descending)[1]
+CALLS["msort"] = lambda g, x: _sort(g, x, dim=0)[0]
+CALLS["topk"] = lambda g, x, k, dim=-1, largest=True, sorted=True: sorted_lines(g, "topk", x, dim, k, largest)
+
+
+@call("kthvalue")
+def _kthvalue(g, x, k, dim=-1, keepdim=False):
+    parts = sorted_lines(g, "kthvalue", x, dim, k, False)
+    if not x.shape:
+        return parts
+    parts = [g.slice(v, dim, k - 1, k) for v in parts]
+    return parts if keepdim else [g.select(v, dim, 0) for v in parts]
+
+
+@call("median")
+def _median(g, x, *, dim=None, keepdim=False):
+    """The lower one of two; NaN where there is any, and its place."""
+    if dim is None:
+        return _median(g, g.view(x, [math.prod(x.shape)]), dim=0)[0]
+    if not x.shape:
+        return [x, g.const(0, "i64")]
+    value, index = _kthvalue(g, x, (x.shape[dim] + 1) // 2, dim, keepdim)
+    if x.dtype not in FLOATS:
+        return [value, index]
+    odd = g.cast(g.binary("ne", x, x, "bool"), "i32")
+    some = g.binary("gt", g.reduce("amax", odd, dim, keepdim), 0, "bool")
+    return [g.where(some, math.nan, value, x.dtype), g.where(some, g.reduce("argmax", odd, dim, keepdim), index)]
+
+
+def running(g, x, dim, op):
+    """The extreme so far and its last place, by doubling: what lies 1, 2, 4 … before wins where it is beyond."""
+    if not x.shape:
+        return [x, g.const(0, "i64")]
+    dim, by = dim % len(x.shape), 1
+    v, i = (g.cast(x, "i32") if x.dtype == "bool" else x), along(g, x.shape, dim)
+    while by < x.shape[dim]:
+        amounts = [0] * (2 * (len(x.shape) - dim))
+        amounts[-2:] = [by, -by]
+        at = g.pad(i, amounts, -1)
+        before = g.pad(v, amounts, 0)
+        better = g.binary("gt" if op == "cummax" else "lt", before, v, "bool")
+        if v.dtype in FLOATS:
+            odd, own = g.binary("ne", before, before, "bool"), g.binary("eq", v, v, "bool")
+            better = g.binary("logical_or", better, g.binary("logical_and", odd, own))
+        better = g.binary("logical_and", better, g.binary("ge", at, 0, "bool"))
+        v, i, by = g.where(better, before, v, v.dtype), g.where(better, at, i), by * 2
+    return [g.cast(v, x.dtype), i]
+
+
+CALLS["cummax"] = lambda g, x, dim: running(g, x, dim, "cummax")
+CALLS["cummin"] = lambda g, x, dim: running(g, x, dim, "cummin")
+
+
+@call("logcumsumexp")
+def _logcumsumexp(g, x, dim):
+    """By doubling, as cumprod: the logarithm of a sum of two exponentials, beside the larger."""
+    dim, by = dim % max(len(x.shape), 1), 1
+    while x.shape and by < x.shape[dim]:
+        amounts = [0] * (2 * (len(x.shape) - dim))
+        amounts[-2:] = [by, -by]
+        before = g.pad(x, amounts, -math.inf)
+        high, low = g.binary("maximum", x, before), g.binary("minimum", x, before)
+        less = g.where(g.binary("eq", high, low, "bool"), 0, g.binary("sub", low, high), x.dtype)
+        both = g.binary("add", high, g.unary("log1p", g.unary("exp", less)))
+        x, by = g.where(CALLS["isinf"](g, high), high, both), by * 2
+    return x
+
+
+# ---- searches and counts
+
+
+def counted_below(g, values, bounds, right, out_int32):
+    """How many of the bounds, a last dimension, lie before each value."""
+    before = g.binary("le" if right else "lt", bounds, values, "bool")
+    y = g.reduce("sum", g.cast(before, "i64"), -1, False)
+    return g.cast(y, "i32") if out_int32 else y
+
+
+@call("searchsorted")
+def _searchsorted(g, bounds, x, *, out_int32=False, right=False, side=None, sorter=None):
+    if sorter is not None:
+        raise Unsupported("searchsorted with a sorter")
+    x = x if isinstance(x, Value) else g.const(x, bounds.dtype)
+    lead = bounds.shape[:-1]
+    bounds = g.view(bounds, lead + [1, bounds.shape[-1]]) if lead else bounds
+    return counted_below(g, g.view(x, x.shape + [1]), bounds, right or side == "right", out_int32)
+
+
+@call("bucketize")
+def _bucketize(g, x, bounds, *, out_int32=False, right=False):
+    return _searchsorted(g, bounds, x, out_int32=out_int32, right=right)
+
+
+@call("isin")
+def _isin(g, x, among, *, assume_unique=False, invert=False):
+    x = x if isinstance(x, Value) else g.value(x, among.dtype)
+    if isinstance(among, Value):
+        same = g.binary("eq", g.view(x, x.shape + [1]), g.view(among, [math.prod(among.shape)]), "bool")
+        same = CALLS["any"](g, same, dim=-1)
+    else:
+        same = g.binary("eq", x, among, "bool")
+    return g.unary("logical_not", same) if invert else same
+
+
+@call("histc")
+def _histc(g, x, bins=100, low=0, high=0):
+    """Equal bins between two numbers, the last with its upper end; between the smallest and the largest where both are one."""
+    x = g.view(x, [math.prod(x.shape)])
+    wide = x if x.dtype in FLOATS else g.cast(x, "f64")
+    if low == high:
+        low, high = g.reduce("amin", wide, None, False), g.reduce("amax", wide, None, False)
+        same = g.binary("eq", low, high, "bool")
+        low, high = g.where(same, g.binary("sub", low, 1), low), g.where(same, g.binary("add", high, 1), high)
+    span = g.binary("sub", high, low) if isinstance(high, Value) else high - low
+    at = g.binary("div", g.binary("mul", g.binary("sub", wide, low), bins), span)
+    at = g.binary("minimum", g.cast(g.unary("floor", at), "i64"), bins - 1)
+    inside = g.binary("logical_and", g.binary("ge", wide, low, "bool"), g.binary("le", wide, high, "bool"))
+    ones = g.expand(g.const(1, x.dtype), x.shape)
+    return g.add("index_add", [ones, g.where(inside, at, -1)], [bins], x.dtype, start=bins)
+
+
+@call("count_nonzero")
+def _count_nonzero(g, x, *, dim=None):
+    return g.reduce("sum", g.cast(g.cast(x, "bool"), "i64"), dim, False)
+
+
+# ---- elements put at places
+
+MOST_PLACED = 1 << 15  # along a line whose last ones have to be found: a rank looks at all pairs
+
+
+def last_ones(g, index):
+    """Along the last dimension: is an index the last one of those that are equal to it?"""
+    n, dim = index.shape[-1], len(index.shape) - 1
+    if n == 1:
+        return None
+    if n > MOST_PLACED:
+        raise Unsupported(f"{n} elements put at places that a tensor names: of {MOST_PLACED} at most the last ones are found")
+    order = ranks(g, index, dim, False)
+    lines = math.prod(index.shape)
+    flat = g.add("index_add", [along(g, index.shape, dim), places(g, index, dim, order)], [lines], "i64", start=lines)
+    sorted_ = CALLS["gather"](g, index, dim, g.view(flat, index.shape))
+    own, after = g.slice(sorted_, dim, 0, n - 1), g.slice(sorted_, dim, 1, n)
+    last = g.pad(g.cast(g.binary("ne", own, after, "bool"), "i32"), [0, 1], 1)
+    return g.binary("gt", CALLS["gather"](g, last, dim, order), 0, "bool")
+
+
+def put(g, x, rows, flat, values, last):
+    """x [R, …] flat in its first dimension, with values at flat [m] that are the last ones; others stay."""
+    rest = x.shape[1:]
+    where = flat if last is None else g.where(last, flat, -1)
+    hit = g.add("index_add", [g.expand(g.const(1, "i32"), where.shape), where], [rows], "i32", start=rows)
+    hit = g.view(g.binary("gt", hit, 0, "bool"), [rows] + [1] * len(rest))
+    if not isinstance(values, Value) or math.prod(values.shape) == 1:
+        return g.where(hit, g.view(values, []) if isinstance(values, Value) else values, x, x.dtype)
+    kind = "i32" if x.dtype == "bool" else x.dtype
+    values = g.expand(g.cast(values, kind), where.shape + rest)
+    new = g.add("index_add", [values, where], [rows] + rest, kind, start=rows)
+    return g.where(hit, g.cast(new, x.dtype), x, x.dtype)
+
+
+@call("index_put", "_unsafe_index_put")
+def _index_put(g, x, indices, values, accumulate=False):
+    """Of elements that are put at one place the last stays; PyTorch promises no order."""
+    dims = [d for d, i in enumerate(indices) if i is not None]
+    masks = [indices[d] for d in dims if indices[d].dtype == "bool"]
+    if len(dims) == 1 and masks and not accumulate and math.prod(values.shape) == 1:
+        mask = g.view(masks[0], [1] * dims[0] + masks[0].shape + [1] * (len(x.shape) - dims[0] - len(masks[0].shape)))
+        return g.where(mask, g.view(values, []), x, x.dtype)
+    if masks:
+        raise Unsupported("elements changed at places that a mask names")
+    flat, shape = None, broadcast(*[indices[d].shape for d in dims])
+    for d in dims:
+        i = g.expand(from_end(g, g.cast(indices[d], "i64"), x.shape[d]), shape)
+        flat = i if flat is None else g.binary("add", g.binary("mul", flat, x.shape[d]), i)
+    beside = dims == list(range(dims[0], dims[0] + len(dims)))
+    other = [d for d in range(len(x.shape)) if d not in dims]
+    before = len([d for d in other if d < dims[0]]) if beside else 0
+    axes, rest = dims + other, [x.shape[d] for d in other]
+    # values come as rest[:before], the index's own, rest[before:]
+    values = g.expand(values, rest[:before] + shape + rest[before:])
+    k = len(shape)
+    values = g.permute(values, list(range(before, before + k)) + list(range(before)) + list(range(before + k, k + len(rest))))
+    rows, m = math.prod(x.shape[d] for d in dims), math.prod(shape)
+    flat, values = g.view(flat, [m]), g.view(values, [m] + rest)
+    laid = g.view(g.permute(x, axes), [rows] + rest)
+    if accumulate:
+        laid = g.binary("add", laid, g.add("index_add", [g.cast(values, x.dtype), flat], [rows] + rest, x.dtype, start=rows))
+    else:
+        laid = put(g, laid, rows, flat, values, last_ones(g, flat))
+    return g.permute(g.view(laid, [x.shape[d] for d in axes]), [axes.index(d) for d in range(len(axes))])
+
+
+@call("scatter")
+def _scatter(g, x, dim, index, *, src=None, value=None, reduce=None):
+    if reduce is not None:
+        return _scatter_reduce(g, x, dim, index, src if src is not None else g.expand(g.value(value, x.dtype), index.shape),
+                               {"add": "sum", "multiply": "prod"}.get(reduce, reduce))
+    if not x.shape:
+        return g.value(value if src is None else src, x.dtype)
+    dim = dim % len(x.shape)
+    if not math.prod(index.shape):
+        return x
+    flat = places(g, x, dim, index)
+    last = None
+    if src is not None:
+        for d, n in enumerate(index.shape):
+            src = g.slice(src, d, 0, n)
+        moved = g.swap(index, dim, len(index.shape) - 1)
+        last = last_ones(g, moved)
+        last = g.view(g.swap(last, dim, len(index.shape) - 1), [math.prod(index.shape)]) if last is not None else None
+        src = g.view(src, [math.prod(index.shape)])
+    n = math.prod(x.shape)
+    y = put(g, g.view(x, [n]), n, g.view(flat, [math.prod(index.shape)]), value if src is None else src, last)
+    return g.view(y, x.shape)
+
+
+@call("scatter_reduce")
+def _scatter_reduce(g, x, dim, index, src, reduce, *, include_self=True):
+    if reduce not in ("sum", "mean") or not x.shape:
+        raise Unsupported(f"scatter_reduce of {reduce}")
+    for d, n in enumerate(index.shape):
+        src = g.slice(src, d, 0, n)
+    n, flat = math.prod(x.shape), places(g, x, dim % len(x.shape), index)
+    sums = g.view(g.add("index_add", [g.cast(src, x.dtype), flat], [n], x.dtype, start=n), x.shape)
+    hits = g.add("index_add", [g.expand(g.const(1, x.dtype), index.shape), flat], [n], x.dtype, start=n)
+    hits = g.view(hits, x.shape)
+    none = g.binary("eq", hits, 0, "bool")
+    if not include_self:
+        x = g.where(none, x, 0, x.dtype)
+    y = g.binary("add", x, sums)
+    if reduce == "mean":
+        count = g.binary("add", hits, 1) if include_self else g.where(none, 1, hits, x.dtype)
+        y = CALLS["div"](g, y, count, rounding_mode=None if x.dtype in FLOATS else "floor")
+    return y
+
+
+@call("index_copy")
+def _index_copy(g, x, dim, index, source):
+    if not x.shape:
+        return g.view(source, [])
+    indices = [None] * (dim % len(x.shape)) + [g.view(index, [math.prod(index.shape)])]
+    return _index_put(g, x, indices, source)
+
+
+@call("index_fill")
+def _index_fill(g, x, dim, index, value):
+    value = value if isinstance(value, Value) else g.const(value, x.dtype)
+    indices = [None] * (dim % max(len(x.shape), 1)) + [g.view(index, [math.prod(index.shape)])]
+    return _index_put(g, x, indices, value) if x.shape else g.cast(value, x.dtype)
+
+
+@call("masked_scatter")
+def _masked_scatter(g, x, mask, source):
+    """The source's elements one after another, where the mask is true."""
+    mask = g.expand(g.cast(mask, "bool"), x.shape)
+    n = math.prod(x.shape)
+    count = g.unary("cumsum", g.cast(g.view(mask, [n]), "i64"), dim=0)
+    flat = g.view(source, [math.prod(source.shape)])
+    taken = g.add("embedding", [flat, g.binary("sub", count, 1)], [n], source.dtype)
+    return g.where(mask, g.view(taken, x.shape), x, x.dtype)
+
+
+@call("take")
+def _take(g, x, index):
+    n = math.prod(x.shape)
+    return g.add("embedding", [g.view(x, [n]), from_end(g, index, n)], index.shape, x.dtype)
+
+
+@call("take_along_dim")
+def _take_along_dim(g, x, index, dim=None):
+    if dim is None:
+        return _take(g, x, g.view(index, [math.prod(index.shape)]))
+    dim = dim % len(x.shape)
+    shape = broadcast(x.shape[:dim] + [1] + x.shape[dim + 1:], index.shape[:dim] + [1] + index.shape[dim + 1:])
+    x = g.expand(x, shape[:dim] + [x.shape[dim]] + shape[dim + 1:])
+    return CALLS["gather"](g, x, dim, from_end(g, g.expand(index, shape[:dim] + [index.shape[dim]] + shape[dim + 1:]), x.shape[dim]))
