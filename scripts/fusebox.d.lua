@@ -72,6 +72,7 @@ local fusebox = {}
 ---@field plans? table<string, fun(pl: Plan)>
 ---@field experiment? fun(e: Experiment)
 ---@field puzzle? Puzzle
+---@field computes? string what all variants compute, where results tell nothing of it: 32 scalars, or one row of 32
 ---@field columns? string[] what is shown first: "variant:plan@device"; without them eager and auto of every variant
 
 ---What a script returns. Give either `model` or `variants`.

@@ -92,8 +92,8 @@ typedef struct {
     bool largest; /* it begins with the largest */
 } fb_line;
 
-/* to[k]: which element is the k-th of the sorted line; equals stay in their order, NaN is the largest. `room` is as long
- * as `to`. */
+/* to[k]: which element is the k-th of the sorted line; equals stay in their order, NaN is the largest. `room` is as
+ * long as `to`. */
 void fb_line_sort(const fb_line *line, int64_t *to, int64_t *room);
 
 /* The whole row-major tensor `shape`, read from `from` with a step (in cells, may be 0 or negative) a dimension. */

@@ -47,7 +47,7 @@ static bool npy_header(const char *name, const char *header, fb_file_table *out,
         return fb_fail(err, FB_ERR_INPUT, "%s: not a .npy header", name);
     size_t i = 0, count = sizeof npy_types / sizeof *npy_types;
     while (i < count &&
-           !(strchr("<|=", descr[1]) && strncmp(descr + 2, npy_types[i].descr, 2) == 0 && descr[4] == '\''))
+           !(descr[1] && strchr("<|=", descr[1]) && strncmp(descr + 2, npy_types[i].descr, 2) == 0 && descr[4] == '\''))
         i++;
     if (i == count)
         return fb_fail(err, FB_ERR_INPUT, "%s: values of type %.6s are not read (little-endian f2, f4, f8, i4, i8 are)",

@@ -170,6 +170,8 @@ fb_script_info *fb_script_info_read(const json_t *m, const char *path, fb_error 
     info->json = json_deep_copy(m);
     info->path = fb_arena_strdup(arena, path);
     info->title = clean(arena, fb_json_string_or(m, "title", ""));
+    const char *computes = fb_json_string_or(m, "computes", "");
+    info->computes = *computes ? clean(arena, computes) : NULL;
     info->experiment = fb_json_bool_or(m, "experiment", false);
     bool ok =
         read_params(info, json_object_get(info->json, "params"), err) &&

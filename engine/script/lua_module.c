@@ -248,8 +248,9 @@ static const struct {
     const char *name;
     int type;
 } fields[] = {
-    {"title", LUA_TSTRING}, {"params", LUA_TTABLE},        {"variants", LUA_TTABLE}, {"model", LUA_TFUNCTION},
-    {"plans", LUA_TTABLE},  {"experiment", LUA_TFUNCTION}, {"puzzle", LUA_TTABLE},   {"columns", LUA_TTABLE},
+    {"title", LUA_TSTRING},   {"params", LUA_TTABLE},  {"variants", LUA_TTABLE},
+    {"model", LUA_TFUNCTION}, {"plans", LUA_TTABLE},   {"experiment", LUA_TFUNCTION},
+    {"puzzle", LUA_TTABLE},   {"columns", LUA_TTABLE}, {"computes", LUA_TSTRING},
 };
 
 static _Noreturn int unknown_field(lua_State *L, const char *key)
@@ -584,6 +585,12 @@ static json_t *script_message(lua_State *L, const json_t *set)
     char clean[200];
     fb_text_clean(clean, sizeof clean, title ? title : p->name, strlen(title ? title : p->name));
     json_object_set_new(info, "title", json_string(clean));
+    lua_pop(L, 1);
+    fb_module_push_field(L, "computes");
+    if (lua_isstring(L, -1)) {
+        fb_text_clean(clean, sizeof clean, lua_tostring(L, -1), strlen(lua_tostring(L, -1)));
+        json_object_set_new(info, "computes", json_string(clean));
+    }
     lua_pop(L, 1);
     json_object_set(info, "params", p->params);
     json_t *variants = names_json(L, "variants");

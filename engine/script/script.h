@@ -120,6 +120,7 @@ typedef struct {
     fb_arena *arena;
     json_t *json; /* keeps what `standard` points at */
     const char *path, *title;
+    const char *computes; /* what all variants compute, as the script says; NULL: it says nothing */
     int n_params, n_variants, n_plans, n_columns;
     fb_param *params;
     const char **variants; /* one entry "" for a script that is a single model */

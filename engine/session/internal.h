@@ -43,6 +43,7 @@ typedef struct fb_slot {
     fb_arena *texts;
     const char *computes; /* fb_results_of the graph, fb_results_found once one of its columns was checked; in texts, as
                            * what it was before is, which columns may still point to */
+    bool said;            /* by the script: nothing that is found changes it */
     fb_error error;
     int users;
     FB_VEC(fb_slot_planner) planners;

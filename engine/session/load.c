@@ -2,6 +2,7 @@
  * shared by columns and dropped when the last one goes. */
 #include "session/internal.h"
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "graph/canon.h"
@@ -191,11 +192,15 @@ static fb_slot *slot_new(fb_session *s, const char *variant, const json_t *param
     return slot;
 }
 
-static void take_graph(fb_slot *slot, fb_graph *g)
+static void take_graph(const fb_session *s, fb_slot *slot, fb_graph *g)
 {
+    const char *said = s->info ? s->info->computes : NULL;
+    char name[33];
     slot->graph = g;
     slot->texts = fb_arena_new();
-    slot->computes = fb_results_of(g, slot->texts);
+    slot->said = said != NULL;
+    slot->computes = said ? fb_arena_printf(slot->texts, "said:%s %s", fb_hash_hex(fb_hash_text(said), name), slot->key)
+                          : fb_results_of(g, slot->texts);
 }
 
 void fb_slot_computes(fb_session *s, fb_slot *slot, const char *text)
@@ -404,7 +409,7 @@ static bool load(fb_session *s, const char *typed, bool fresh, fb_error *err)
         json_t *none = json_object();
         fb_slot *slot = slot_new(s, "", none);
         json_decref(none);
-        take_graph(slot, g);
+        take_graph(s, slot, g);
         answered(s, info_of_graph(path, g));
     }
     fb_arena_free(arena);
@@ -544,7 +549,7 @@ static void script_event(fb_session *s, fb_script_event *e)
     case FB_SCRIPT_GRAPH:
         if ((slot = slot_of_request(s, e->id))) {
             slot->request = 0;
-            take_graph(slot, e->graph);
+            take_graph(s, slot, e->graph);
             e->graph = NULL;
         }
         break;

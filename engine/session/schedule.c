@@ -163,9 +163,14 @@ static void complete(const fb_column_record *c, fb_report *r)
     r->floor_guessed = c->shown.machine && !c->shown.machine->calibrated;
 }
 
-/* What was found to come out belongs to the variant: its other columns know it by that. */
-static void learn_computes(fb_column_record *c, const fb_report *later)
+/* What was found to come out belongs to the variant: its other columns know it by that. What the script says goes
+ * before what is found. */
+static void learn_computes(fb_column_record *c, fb_report *later)
 {
+    if (c->slot->said && !c->inputs) {
+        later->computes = fb_arena_strdup(later->arena, c->slot->computes);
+        return;
+    }
     if (!later->computes || c->inputs || !c->shown.computes) return;
     if (strcmp(later->computes, c->shown.computes) == 0) return;
     fb_slot_computes(c->session, c->slot, later->computes);

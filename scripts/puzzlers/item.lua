@@ -23,6 +23,7 @@ end
 
 return fb.script {
   title = "What does .item() cost?",
+  computes = "the mean of each task",
 
   params = {
     tasks = fb.int { 32, min = 1, max = 256, step = "x2", help = "numbers that the host wants" },

@@ -212,6 +212,9 @@ def expression(node, args, shapes):
         return f"{x}.to(dtype_{node['dtype']})"
     if op in ("sum", "mean", "amax", "amin", "prod", "argmax", "argmin"):
         return reduction(node, x)
+    if op == "rank":
+        order = f"torch.argsort({x}, dim={node['dim']}, descending={bool(node.get('start'))}, stable=True)"
+        return f"torch.argsort({order}, dim={node['dim']})"
     if op == "cumsum":
         return f"torch.cumsum({x}, {node['dim']}, dtype=dtype_{node['dtype']})"
     if op in ("cat", "stack"):
