@@ -1,5 +1,5 @@
 # fish completion for fusebox: commands, bundled scripts, files, presets and the options of each command.
-set -l commands run diff values explain emit graph check gate export new devices record lesson fuzz ops eject seat workshop worker
+set -l commands run diff values explain emit graph check gate export import new devices record lesson fuzz ops eject seat workshop worker
 
 function __fusebox_scripts
     fusebox </dev/null 2>/dev/null | awk 'NR > 1 && $2 != "recent" { print $1 }'
@@ -8,7 +8,7 @@ end
 function __fusebox_options
     set -l words (commandline -opc)
     set -l command
-    test (count $words) -gt 1; and contains -- $words[2] run diff values explain emit graph check gate export new devices record lesson fuzz ops eject seat workshop worker; and set command $words[2]
+    test (count $words) -gt 1; and contains -- $words[2] run diff values explain emit graph check gate export import new devices record lesson fuzz ops eject seat workshop worker; and set command $words[2]
     fusebox $command --help 2>/dev/null | string match -ar -- '--[a-z][a-z-]*' | sort -u
 end
 

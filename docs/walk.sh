@@ -8,7 +8,8 @@
 set -eu
 size=$1 script=$2
 home=$(mktemp -d)
-trap 'tmux -L walk kill-server 2>/dev/null || true; rm -rf "$home"' EXIT
+# What was killed may write for a moment yet.
+trap 'tmux -L walk kill-server 2>/dev/null || true; rm -rf "$home" 2>/dev/null || { sleep 2; rm -rf "$home"; }' EXIT
 export XDG_CACHE_HOME="$home/cache" XDG_STATE_HOME="$home/state" XDG_CONFIG_HOME="$home/config" LC_ALL=C.UTF-8
 open() {
     tmux -L walk kill-server 2>/dev/null && sleep 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A PyTorch module as a fusebox graph: traced with torch.export, written as JSON, its weights as .npy files beside it.
 
-    python3 scripts/import/from_torch.py MODEL.py:make [-o NAME.json] [--weights drawn] [--unroll N] [--train]
+    fusebox import MODEL.py:make [-o NAME.json] [--weights drawn] [--unroll N] [--train]
     fusebox NAME.json
 
 MODEL.py is a Python file; its function `make` gives a module and a tuple of example inputs: `return net, (x,)`, and may give
@@ -34,6 +34,8 @@ import torch_order  # noqa: F401
 import torch_pictures  # noqa: F401
 from torch_calls import CALLS
 from torch_graph import DTYPES, FLOATS, Graph, Unsupported, Value, dtype_of, refuse, word
+
+ME = "fusebox" if os.environ.get("FUSEBOX_IMPORT") else "from_torch"  # who speaks
 
 # ---- arguments
 
@@ -429,18 +431,18 @@ def load(what):
     from torch import nn
     path, _, function = what.partition(":")
     if not os.path.isfile(path):
-        sys.exit(f"from_torch: {path}: there is no such file")
+        sys.exit(f"{ME}: {path}: there is no such file")
     spec = importlib.util.spec_from_file_location("model", path)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec.loader.exec_module(module)
     make = getattr(module, function or "make", None)
     if not callable(make):
-        sys.exit(f"from_torch: {path}: it has no function {function or 'make'}")
+        sys.exit(f"{ME}: {path}: it has no function {function or 'make'}")
     made = make()
     net, inputs, words = (*made, {})[:3] if isinstance(made, tuple) and len(made) in (2, 3) else (made, None, {})
     if inputs is None or not isinstance(net, nn.Module) or not isinstance(words, dict):
-        sys.exit(f"from_torch: {what}: it must give a module and a tuple of example inputs, and may give a dict of more by keyword")
+        sys.exit(f"{ME}: {what}: it must give a module and a tuple of example inputs, and may give a dict of more by keyword")
     return net, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), words
 
 
@@ -455,7 +457,7 @@ def main():
     try:
         import torch
     except ImportError:
-        sys.exit("from_torch: PyTorch is not installed for this Python")
+        sys.exit(f"{ME}: PyTorch is not installed for this Python")
     net, inputs, words = load(o.model)
     out = o.out or os.path.splitext(os.path.basename(o.model.partition(":")[0]))[0] + ".json"
     folder = re.sub(r"\.json$", "", out) + ".weights" if o.weights == "files" else None
@@ -463,8 +465,8 @@ def main():
         program, examples, lines = exported(net, inputs, words, o.train)
     except Exception as why:  # whatever torch.export or the module itself raises: its first line says what
         line = next((text for text in str(why).splitlines() if text.strip()), "")
-        sys.exit(f"from_torch: {o.model}: torch.export does not trace it: {type(why).__name__}: {line.strip()}")
-    g = convert(program, examples, lines, type(net).__name__, folder, o.unroll, lambda line: print(f"from_torch: {line}", file=sys.stderr))
+        sys.exit(f"{ME}: {o.model}: torch.export does not trace it: {type(why).__name__}: {line.strip()}")
+    g = convert(program, examples, lines, type(net).__name__, folder, o.unroll, lambda line: print(f"{ME}: {line}", file=sys.stderr))
     if not g:
         sys.exit(1)
     try:
@@ -473,7 +475,7 @@ def main():
             f.write(g.document())
         os.replace(out + ".part", out)
     except OSError as why:
-        sys.exit(f"from_torch: {why.filename or out}: {why.strerror}")
+        sys.exit(f"{ME}: {why.filename or out}: {why.strerror}")
     print(f"{out}: {len(g.nodes)} nodes, {len(g.scopes)} scopes" + (f", weights in {folder}" if g.files else ""))
 
 

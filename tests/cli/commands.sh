@@ -123,4 +123,29 @@ done
 edit_checked "$kept" 's/"copy_hot":\[\(\[[^]]*\],\{0,1\}\)*\]/"copy_hot":[[1024.0,0.00001]]/'
 fb run models/add_relu eager@host
 is "what runs faster than its floor makes the calibration doubtful" 0 out 'doubted: .*fusebox devices --recalibrate'
+
+# A model's importer is Python's; what it is called with is told by one that only says so.
+cat >says.py <<'END'
+#!/bin/sh
+printf '%s\n' "$@"
+END
+chmod +x says.py
+python=says.py
+importing() {
+    FUSEBOX_PYTHON=$PWD/$python "$FUSEBOX" import "$@" >out 2>err </dev/null
+    status=$?
+}
+importing --unroll 3 --weights drawn --train -o a.json --weights files m.py:make
+is "an import is Python's" 0 out '/from_torch.py$' out '^--unroll$' out '^3$' out '^files$' out '^--train$' out '^a.json$' \
+    out '^m.py:make$' no '^drawn$'
+holds "whose files lie beside it" test -f "$(sed -n 's/from_torch.py$/torch_calls.py/p' out)"
+importing
+is "it wants a module" 2
+importing --weights some m.py:make
+is "with weights of a kind that there is" 2 err1 '--weights is files or drawn, not "some"'
+importing --unroll many m.py:make
+is "and steps that are a number" 2 err1 '"many" is no number of steps'
+python=nothing.py
+importing m.py:make
+is "without Python it says so" 3 err1 'nothing.py cannot be run: .*FUSEBOX_PYTHON'
 done_testing

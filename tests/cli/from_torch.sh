@@ -1,5 +1,5 @@
 #!/bin/sh
-# scripts/import/from_torch.py: a module becomes a graph that fusebox opens with its weights.
+# fusebox import: a module becomes a graph that fusebox opens with its weights.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
 srcdir=${FB_SRCDIR:-.}
@@ -37,7 +37,7 @@ def odd():
     return Odd(), (torch.randn(4),)
 PY
 import() {
-    timeout 300 "$python" -W ignore "$srcdir/scripts/import/from_torch.py" "$@" >out 2>err </dev/null
+    FUSEBOX_PYTHON=$python timeout 300 "$FUSEBOX" import "$@" >out 2>err </dev/null
     status=$?
 }
 
@@ -56,9 +56,9 @@ status=0
 [ ! -e odd.json ] && [ ! -e odd.weights ] || status=1
 is "and nothing is left behind" 0
 import model.py:nothing
-is "a function that is not there is told in a line" 1 err1 '^from_torch: model.py: it has no function nothing'
+is "a function that is not there is told in a line" 1 err1 '^fusebox: model.py: it has no function nothing'
 import nothing.py:make
-is "so is a file" 1 err1 '^from_torch: nothing.py: there is no such file'
+is "so is a file" 1 err1 '^fusebox: nothing.py: there is no such file'
 
 # Each against PyTorch's own answer, in double.
 models=$srcdir/tests/cli/torch_models.py
@@ -78,7 +78,7 @@ is "a long recurrent layer is a loop" 0 out 'loop'
 fb graph cache.json
 is "what a module keeps is assigned" 0 out 'assign\(.* seen' out 'assign\(.* hidden'
 import "$models:keeper" -o keeper.json
-is "a module that changes an input is refused" 1 err '^from_torch: Keeper: the module changes x, which is no buffer of its own'
+is "a module that changes an input is refused" 1 err '^fusebox: Keeper: the module changes x, which is no buffer of its own'
 for made in train_norms train_pictures train_transposed; do
     import "$models:$made" -o "$made.json" --train
     is "$made is written with its gradients" 0
@@ -107,7 +107,7 @@ for made in in_place promotion reductions shapes pools convolutions norms activa
     is "$made: each is PyTorch's" 0 out "outputs are PyTorch's"
 done
 import "$cases:refused" -o refused.json
-refused='^from_torch: torch_cases\.py:[0-9]+: '
+refused='^fusebox: torch_cases\.py:[0-9]+: '
 is "all that is refused is told at once, with the user's line" 1 \
     err "${refused}int8 is no dtype" err "the input inputs_.*: uint8 is no dtype" err "${refused}torch.cond, of which" \
     err "${refused}result 1 of aten.adaptive_max_pool2d" err "${refused}an index that is a mask" \

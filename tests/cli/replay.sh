@@ -13,6 +13,8 @@ fb record chain.lua --device host --out "$recording" --spread 1000
 is "recording says what it did" 0 out 'here.json: [0-9]+ plans and [0-9]+ toggles measured, [0-9]+ plans known before, [0-9]+ new kernels, 0 failed'
 json "the file says where it comes from" "$recording" fusebox_recording=1 device date version machine.kind=host \
     scripts.chain.short scripts.chain.long '!driver'
+# A busy machine doubts its calibration, and then nothing is predicted.
+sed -i 's/"doubted": *true/"doubted":false/' "$recording"
 cp "$recording" before
 fb record chain.lua --device host --out "$recording" --spread 1000
 is "a second run finds everything there" 0 out ': 0 plans and 0 toggles measured' out ' 0 new kernels, 0 failed'

@@ -820,6 +820,7 @@ static void every_op_has_been_seen_or_carries_no_gradient(void **state)
         [FB_OP_RANDOM] = "a source",
         [FB_OP_FEED] = "a source",
         [FB_OP_STEP] = "an integer",
+        [FB_OP_RANK] = "an integer",
     };
     for (int op = 0; op < FB_OPS; op++) {
         const fb_op_info *info = fb_op_get((fb_op)op);

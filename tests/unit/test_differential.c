@@ -417,7 +417,7 @@ static void every_rule_is_met(void **state)
     fb_machine_default(&m, FB_DEVICE_HOST);
     int vast = 0, plans = 0;
     int64_t odd = fb_verdicts_made(FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
-    for (uint64_t seed = 1; seed < 3000 && vast < 8; seed++) {
+    for (uint64_t seed = 1; seed < 6000 && vast < 8; seed++) {
         fb_graph *g = fb_fuzz_graph(seed, &err);
         bool large = g->n_nodes > 600;
         if (large || plans < 120) {

@@ -10,6 +10,7 @@
 #include "session/session.h"
 
 #include <argp.h>
+#include <limits.h>
 
 enum { FB_EXIT_FINE = 0, FB_EXIT_WRONG = 1, FB_EXIT_USAGE = 2, FB_EXIT_NO_DEVICE = 3 };
 
@@ -25,7 +26,7 @@ extern const fb_command *const fb_commands[]; /* ends with NULL */
 extern const fb_command fb_command_run, fb_command_explain, fb_command_diff, fb_command_values, fb_command_emit,
     fb_command_eject, fb_command_graph, fb_command_check, fb_command_new, fb_command_devices, fb_command_worker,
     fb_command_record, fb_command_fuzz, fb_command_gate, fb_command_export, fb_command_lesson, fb_command_ops,
-    fb_command_seat, fb_command_workshop;
+    fb_command_seat, fb_command_workshop, fb_command_import;
 
 /* `fusebox WORDS…`, as main runs it; argv[0] is any word. */
 int fb_cli_main(int argc, char **argv);
@@ -86,6 +87,12 @@ int fb_cli_fail_in(const fb_error *err, const char *path);
 /* `--worker NAME` of a framework, `--worker auto` of all that Python has: puts the commands of their workers among
  * those of `o`. False: the word is neither, but a command of its own. Ends the program where it cannot be done. */
 bool fb_frameworks_take(fb_cli_options *o, const char *word);
+
+/* The Python that runs what is bundled: $FUSEBOX_PYTHON, else python3. */
+const char *fb_python(void);
+/* Puts the bundled files of scripts/FOLDER/ into the user's cache where they are not there as they should be; `to` is
+ * where. */
+bool fb_python_files(const char *folder, char to[PATH_MAX], fb_error *err);
 
 /* Writes `file`, a module of Python that one imports before torch.compile, from {"graph":…, "name":…, "groups":…}
  * (scripts/workers/inductor_export.py). Nothing is written over. Steals the request. */

@@ -1,13 +1,10 @@
-/* The workers of other frameworks by name: --worker torch, jax, … or auto. Their files travel inside the binary and are
- * put into the user's cache, from where python3 ($FUSEBOX_PYTHON) runs them. Needs the options as they are read; leaves
- * commands among their workers. */
+/* The workers of other frameworks by name: --worker torch, jax, … or auto. Python runs them from the user's cache
+ * (python.c). Needs the options as they are read; leaves commands among their workers. */
 #include "tui/cli/cli.h"
 
-#include "base/embedded.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "config.h"
 #include "device/device.h"
 #include "device/peers.h"
 
@@ -21,33 +18,8 @@
 #define NAME(KIND) #KIND,
 static const char *const names[] = {FB_PEERS(NAME)};
 enum { N_NAMES = sizeof names / sizeof *names };
-static const char folder[] = "scripts/workers/";
 
 static char *commands[N_NAMES]; /* of those that were asked for; they live as long as the program */
-
-static const char *python(void)
-{
-    const char *given = getenv("FUSEBOX_PYTHON");
-    return given && *given ? given : "python3";
-}
-
-/* Writes the workers' files, where they are not there as they should be. */
-static bool unpack(char to[PATH_MAX], fb_error *err)
-{
-    if (!fb_cache_dir("workers-" PACKAGE_VERSION, to, PATH_MAX, err)) return false;
-    for (const fb_embedded_file *f = fb_embedded_files; f->path; f++) {
-        if (strncmp(f->path, folder, sizeof folder - 1) != 0) continue;
-        char path[PATH_MAX];
-        size_t n = 0;
-        if (snprintf(path, sizeof path, "%s/%s", to, f->path + sizeof folder - 1) >= (int)sizeof path)
-            return fb_fail(err, FB_ERR_SYSTEM, "the name of the cache's folder is too long");
-        char *there = fb_read_file(path, f->size + 1, &n, NULL);
-        bool same = there && n == f->size && memcmp(there, f->text, n) == 0;
-        fb_free(there);
-        if (!same && !fb_write_file(path, f->text, f->size, err)) return false;
-    }
-    return true;
-}
 
 static void start(fb_cli_options *o, int k)
 {
@@ -55,10 +27,10 @@ static void start(fb_cli_options *o, int k)
     fb_error err = {0};
     if (commands[k]) return;
     if (o->n_workers == (int)(sizeof o->workers / sizeof *o->workers) - 1) fb_cli_usage("--worker: too many of them");
-    if (!unpack(place, &err)) fb_cli_usage("--worker %s: %s", names[k], err.text);
+    if (!fb_python_files("workers", place, &err)) fb_cli_usage("--worker %s: %s", names[k], err.text);
     fb_str path = {0}, command = {0};
     fb_str_addf(&path, "%s/%s_worker.py", place, names[k]);
-    fb_str_add_word(&command, python());
+    fb_str_add_word(&command, fb_python());
     fb_str_add(&command, " ");
     fb_str_add_word(&command, path.text);
     fb_str_free(&path);
@@ -71,7 +43,7 @@ static int start_found(fb_cli_options *o)
 {
     fb_str command = {0};
     char line[256] = "";
-    fb_str_add_word(&command, python());
+    fb_str_add_word(&command, fb_python());
     fb_str_add(&command, " -c 'import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.find_spec(m)))'");
     for (int k = 0; k < N_NAMES; k++) fb_str_addf(&command, " %s", names[k]);
     fb_str_add(&command, " 2>/dev/null </dev/null");
@@ -96,7 +68,7 @@ bool fb_frameworks_take(fb_cli_options *o, const char *word)
         fb_str all = {0};
         for (int k = 0; k < N_NAMES; k++)
             fb_str_addf(&all, "%s%s", k == 0 ? "" : k == N_NAMES - 1 ? " and " : ", ", names[k]);
-        fb_cli_say("--worker auto: %s has none of %s", python(), all.text);
+        fb_cli_say("--worker auto: %s has none of %s", fb_python(), all.text);
         fb_str_free(&all);
     }
     return true;
@@ -111,7 +83,7 @@ static bool run_writer(const char *place, const char *from, const char *to, cons
 {
     fb_str command = {0};
     const char *const files[] = {from, to, said}, *const marks[] = {" <", " >", " 2>"};
-    fb_str_add_word(&command, python());
+    fb_str_add_word(&command, fb_python());
     fb_str_add(&command, " ");
     fb_str script = {0};
     fb_str_addf(&script, "%s/inductor_export.py", place);
@@ -126,7 +98,7 @@ static bool run_writer(const char *place, const char *from, const char *to, cons
     if (status == 0) return true;
     char *text = fb_read_file(said, MODULE_MOST, NULL, NULL), *last = text, *rest = NULL;
     for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) last = line;
-    fb_fail(err, FB_ERR_UNAVAILABLE, "%s writes no plan for Inductor: %.300s", python(),
+    fb_fail(err, FB_ERR_UNAVAILABLE, "%s writes no plan for Inductor: %.300s", fb_python(),
             last && *last ? last : "it cannot be run");
     fb_free(text);
     return false;
@@ -142,7 +114,7 @@ bool fb_frameworks_export(json_t *request, const char *file, fb_error *err)
     json_decref(request);
     if (access(file, F_OK) == 0)
         fb_fail(err, FB_ERR_USAGE, "%s: it is there already, and nothing is written over", file);
-    else if (unpack(place, err)) {
+    else if (fb_python_files("workers", place, err)) {
         for (int i = 0; i < 3; i++) fb_str_addf(&paths[i], "%s/export-%d.%s", place, (int)getpid(), endings[i]);
         size_t n = 0;
         fine = fb_write_file(paths[0].text, text, strlen(text), err) &&

@@ -22,10 +22,13 @@
 #include <unistd.h>
 
 const fb_command *const fb_commands[] = {
-    &fb_command_run,   &fb_command_diff,    &fb_command_values,   &fb_command_explain, &fb_command_emit,
-    &fb_command_eject, &fb_command_graph,   &fb_command_check,    &fb_command_gate,    &fb_command_export,
-    &fb_command_new,   &fb_command_devices, &fb_command_record,   &fb_command_fuzz,    &fb_command_lesson,
-    &fb_command_ops,   &fb_command_seat,    &fb_command_workshop, &fb_command_worker,  NULL,
+    &fb_command_run,      &fb_command_diff,   &fb_command_values,
+    &fb_command_explain,  &fb_command_emit,   &fb_command_eject,
+    &fb_command_graph,    &fb_command_check,  &fb_command_gate,
+    &fb_command_export,   &fb_command_import, &fb_command_new,
+    &fb_command_devices,  &fb_command_record, &fb_command_fuzz,
+    &fb_command_lesson,   &fb_command_ops,    &fb_command_seat,
+    &fb_command_workshop, &fb_command_worker, NULL,
 };
 
 const char *argp_program_version = PACKAGE_STRING;
