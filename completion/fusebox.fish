@@ -18,7 +18,8 @@ complete -c fusebox -n "__fish_seen_subcommand_from $commands" -a 'none eager ma
 complete -c fusebox -n 'string match -q -- "-*" (commandline -ct)' -f -a '(__fusebox_options)'
 complete -c fusebox -l format -x -a 'table json csv markdown html svg text dot'
 complete -c fusebox -l only -x -a 'plans toggles peers experiments'
-complete -c fusebox -l as -x -a 'c'
+complete -c fusebox -l as -x -a 'c torch inductor'
+complete -c fusebox -s w -l worker -x -a 'auto torch jax onnxruntime tinygrad'
 complete -c fusebox -s t -l target -x -a 'c cuda ptx sass resources'
 complete -c fusebox -s d -l device -x -a 'host cuda:0 replay workshop'
 complete -c fusebox -s o -l out -r
