@@ -209,6 +209,13 @@ static bool reference_step(void *ctx, int64_t done, int64_t total)
     return !p || !p->step || p->step(p->ctx, "computing the reference", total ? (double)done / (double)total : 0);
 }
 
+/* Told before the file is there: who waits for it may have ended us when we would tell it behind. */
+static void computed(const making *m)
+{
+    const fb_progress *p = m->progress;
+    if (p && p->step) p->step(p->ctx, "keeping the reference", 1);
+}
+
 static bool evaluate(making *m, const fb_graph *g, const fb_id *nodes, const fb_trial_options *o, fb_error *err)
 {
     m->n_threads = fb_trial_threads(o);
@@ -228,6 +235,7 @@ static bool make_file(making *m, const fb_graph *g, const fb_id *nodes, const fb
 {
     if (!fb_new_file_begin(&m->file, path, FB_FILE_PRIVATE, err)) return false;
     bool ok = evaluate(m, g, nodes, o, err);
+    if (ok) computed(m);
     if (ok && !m->failed && put_index(m, g, o->seed)) return fb_new_file_commit(&m->file, false, err);
     fb_new_file_abandon(&m->file);
     if (!m->failed) return false;
