@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err)
+bool fb_cache_path(const char *sub, char *to, size_t room, fb_error *err)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     struct passwd *user;
@@ -27,8 +27,12 @@ bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err)
         n = snprintf(to, room, "%s/.cache/fusebox/%s", home, sub);
     else
         return fb_fail(err, FB_ERR_SYSTEM, "there is no cache folder: neither XDG_CACHE_HOME nor HOME is set");
-    if (n >= (int)room) return fb_fail(err, FB_ERR_SYSTEM, "the path of the cache folder is too long");
-    return fb_private_folder(to, err); /* generated code is loaded from there */
+    return n < (int)room || fb_fail(err, FB_ERR_SYSTEM, "the path of the cache folder is too long");
+}
+
+bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err)
+{
+    return fb_cache_path(sub, to, room, err) && fb_private_folder(to, err); /* generated code is loaded from there */
 }
 
 /* Fixed, so that processes with and without a cache meet; only this user can have made it. */

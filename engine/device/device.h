@@ -239,6 +239,8 @@ fb_device *fb_device_open(const char *name, fb_error *err);
  * or one that is not this user's own (fb_private_folder): work then goes on without. Compiled code
  * and choices stand there with a checksum (base/checked.h), whose key is the file's own name. */
 bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err);
+/* Where that is, and nothing is made: for who only looks after what is there. */
+bool fb_cache_path(const char *sub, char *to, size_t room, fb_error *err);
 /* A private folder among the temporary files, the same for all processes of this user: where there is no cache. */
 bool fb_temporary_dir(char *to, size_t room, fb_error *err);
 /* Marks a file as used just now. */

@@ -147,4 +147,14 @@ is "another shape is refused" 1 err 'values, dtype or shape have changed'
 rm "loads.weights/$key.npy"
 fb run loads.json none
 is "missing ones are named" 1 err "loads.weights/$key.npy: No such file"
+
+# Whoever removes the cache when a command has ended finds it gone, though what started the compilers ends a little later.
+export XDG_CACHE_HOME="$work/gone"
+fb check plain.lua none
+is "a run with a cache of its own" 0
+rm -rf gone
+sleep 1
+find . -path './gone*' >err
+: >out
+if [ -s err ]; then report not-ok "which is not made again behind it"; else report ok "which is not made again behind it"; fi
 done_testing

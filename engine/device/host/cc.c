@@ -148,10 +148,11 @@ static const char *temporary_folder(void)
     return named && named[0] == '/' && strlen(named) < 1900 ? named : "/tmp";
 }
 
+/* Often after the command has ended: a cache that its user has removed by then is not made again. */
 void fb_cc_sweep(void)
 {
     char cache[2048];
-    if (fb_cache_dir("host", cache, sizeof cache, NULL)) sweep(cache);
+    if (fb_cache_path("host", cache, sizeof cache, NULL)) sweep(cache);
     sweep(temporary_folder());
 }
 
