@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -1049,14 +1050,23 @@ static void check_contraction(fb_device *d, const contraction *c)
     d->ops->unload(l);
 }
 
-static void contractions_are_those_of_plain_loops(void **state)
+/* As if calibration had found oneDNN the faster everywhere; where there is none, the BLAS multiplies all the same. */
+static fb_device *device_with(bool dnnl)
 {
-    (void)state;
+    fb_device *d = device();
+    if (dnnl)
+        ((fb_host *)d)->sgemm = (fb_host_sgemm){
+            .library = "any", .n = 1, .flops = {1}, .dnnl = {true}, .few_rows = true, .few_steps = true};
+    return d;
+}
+
+static void check_arrangements(bool dnnl)
+{
     fresh_cache("gemm");
     static const int64_t shapes[][4] = {{7, 5, 3, 1}, {1, 40, 33, 1}, {40, 1, 33, 1},  {1, 1, 9, 2},
                                         {3, 1, 1, 1}, {33, 17, 1, 3}, {130, 70, 50, 1}};
     static const fb_dtype dtypes[] = {FB_F32, FB_F64, FB_F16, FB_BF16};
-    fb_device *d = device();
+    fb_device *d = device_with(dnnl);
     for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             for (arrangement a = 0; a < ARRANGEMENTS; a++) {
@@ -1078,14 +1088,64 @@ static void contractions_are_those_of_plain_loops(void **state)
     d->ops->close(d);
 }
 
-static void epilogues_see_every_row_once(void **state)
+static void contractions_are_those_of_plain_loops(void **state)
 {
     (void)state;
+    check_arrangements(false);
+    check_arrangements(true);
+}
+
+/* On one thread, wherever it is called from: its own pool beside the team's would cost more than it brings. */
+static void a_second_library_multiplies_on_the_thread_that_calls(void **state)
+{
+    (void)state;
+    enum { M = 70, N = 90, K = 50 };
+    fb_error err = {0};
+    const fb_dnnl *dnnl = fb_dnnl_get(&err);
+    float *a = fb_calloc(M * K, 4), *b = fb_calloc(K * N, 4), *c = fb_calloc(M * N, 4);
+    for (int i = 0; i < M * K; i++) a[i] = (float)(i % 11 - 5);
+    for (int i = 0; i < K * N; i++) b[i] = (float)(i % 7 - 3);
+    bool taken = fb_dnnl_sgemm(FB_BLAS_NO_TRANS, FB_BLAS_TRANS, M, N, K, a, K, b, K, c, N);
+    assert_int_equal(taken, dnnl != NULL);
+    for (int i = 0; taken && i < M * N; i++) {
+        float sum = 0;
+        for (int k = 0; k < K; k++) sum += a[i / N * K + k] * b[i % N * K + k];
+        assert_true(c[i] == sum);
+    }
+    if (dnnl) {
+        assert_true(dnnl->description[0] != 0 && dnnl->library[0] != 0);
+        assert_false(fb_dnnl_sgemm(FB_BLAS_NO_TRANS, FB_BLAS_NO_TRANS, M, N, K, a, 1, b, 1, c, 1)); /* rows overlap */
+    } else {
+        assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    }
+    fb_free(a);
+    fb_free(b);
+    fb_free(c);
+}
+
+static void a_library_is_chosen_by_shape(void **state)
+{
+    (void)state;
+    fb_host_sgemm s = {
+        .library = "oneDNN 1.2.3", .n = 3, .flops = {2e3, 2e6, 2e9}, .dnnl = {false, true, false}, .few_rows = true};
+    assert_false(fb_host_takes_dnnl(&s, 10, 10, 10));
+    assert_true(fb_host_takes_dnnl(&s, 100, 100, 100));
+    assert_true(fb_host_takes_dnnl(&s, 50, 200, 60));
+    assert_false(fb_host_takes_dnnl(&s, 2000, 2000, 2000));
+    assert_true(fb_host_takes_dnnl(&s, 4, 4000, 4000));  /* few rows */
+    assert_false(fb_host_takes_dnnl(&s, 4000, 4000, 4)); /* few steps */
+    assert_false(fb_host_takes_dnnl(&s, INT_MAX, INT_MAX, INT_MAX));
+    s.library[0] = '\0';
+    assert_false(fb_host_takes_dnnl(&s, 100, 100, 100));
+}
+
+static void check_epilogues(bool dnnl)
+{
     fresh_cache("epilogue");
     static const int64_t shapes[][4] = {{500, 64, 20, 1}, {1, 300, 400, 1}, {1, 300, 400, 3},
                                         {5, 1, 9, 1},     {4000, 1, 40, 1}, {10, 20, 30, 7}};
     static const fb_dtype dtypes[] = {FB_F32, FB_F64, FB_F16, FB_BF16};
-    fb_device *d = device();
+    fb_device *d = device_with(dnnl);
     for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             const int64_t *m = shapes[i];
@@ -1095,6 +1155,13 @@ static void epilogues_see_every_row_once(void **state)
         }
     }
     d->ops->close(d);
+}
+
+static void epilogues_see_every_row_once(void **state)
+{
+    (void)state;
+    check_epilogues(false);
+    check_epilogues(true);
 }
 
 static void without_a_blas_contractions_are_slow_but_right(void **state)
@@ -1142,6 +1209,11 @@ static void calibration_is_measured_and_kept(void **state)
     d = device();
     assert_true(d->ops->machine(d)->calibrated);
     assert_string_equal(d->ops->machine(d)->date, m.date);
+    /* … with which library is to multiply; it was found out where there are two */
+    const fb_host_sgemm *kept = &((fb_host *)d)->sgemm;
+    const fb_dnnl *dnnl = fb_dnnl_get(NULL);
+    assert_string_equal(kept->library, dnnl ? dnnl->description : "");
+    if (dnnl) assert_true(kept->n == m.gemm[FB_F32].n && kept->flops[0] == m.gemm[FB_F32].size[0]);
     d->ops->close(d);
 }
 
@@ -1152,7 +1224,7 @@ static void devices_are_listed(void **state)
     fb_device_host.list(devices, libraries);
     assert_int_equal(json_array_size(devices), 1);
     assert_string_equal(json_string_value(json_object_get(json_array_get(devices, 0), "device")), "host");
-    assert_int_equal(json_array_size(libraries), 2);
+    assert_int_equal(json_array_size(libraries), 3);
     for (size_t i = 0; i < 2; i++) assert_true(json_is_true(json_object_get(json_array_get(libraries, i), "found")));
     setenv("CC", "/nonexistent/cc", 1);
     json_array_clear(libraries);
@@ -1247,6 +1319,8 @@ int main(void)
         cmocka_unit_test(buffers_are_allocated_anew),
         cmocka_unit_test(large_programs_stay),
         cmocka_unit_test(contractions_are_those_of_plain_loops),
+        cmocka_unit_test(a_second_library_multiplies_on_the_thread_that_calls),
+        cmocka_unit_test(a_library_is_chosen_by_shape),
         cmocka_unit_test(epilogues_see_every_row_once),
         cmocka_unit_test(without_a_blas_contractions_are_slow_but_right),
         cmocka_unit_test(nothing_to_do_is_done),

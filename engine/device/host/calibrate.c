@@ -42,14 +42,51 @@ static json_t *read_calibration(const fb_machine *m)
     return value;
 }
 
-void fb_host_machine(fb_machine *m)
+/* What oneDNN there is: a calibration holds for that. */
+static const char *dnnl_here(void)
+{
+    const fb_dnnl *dnnl = fb_dnnl_get(NULL);
+    return dnnl ? dnnl->description : "";
+}
+
+static void read_sgemm(const json_t *kept, fb_host_sgemm *s)
+{
+    json_t *o = json_object_get(kept, "sgemm"), *point;
+    const char *library = json_string_value(json_object_get(o, "library"));
+    size_t i;
+    *s = (fb_host_sgemm){.few_rows = json_is_true(json_object_get(o, "few_rows")),
+                         .few_steps = json_is_true(json_object_get(o, "few_steps"))};
+    snprintf(s->library, sizeof s->library, "%s", library ? library : "");
+    json_array_foreach(json_object_get(o, "cubes"), i, point)
+    {
+        if (s->n == FB_RATE_POINTS) break;
+        s->flops[s->n] = json_number_value(json_array_get(point, 0));
+        s->dnnl[s->n++] = json_is_true(json_array_get(point, 1));
+    }
+}
+
+static json_t *write_sgemm(const fb_host_sgemm *s)
+{
+    json_t *cubes = json_array();
+    for (int i = 0; i < s->n; i++) json_array_append_new(cubes, json_pack("[f,b]", s->flops[i], s->dnnl[i]));
+    return json_pack("{s:s, s:b, s:b, s:o}", "library", s->library, "few_rows", s->few_rows, "few_steps", s->few_steps,
+                     "cubes", cubes);
+}
+
+void fb_host_machine(fb_machine *m, fb_host_sgemm *sgemm)
 {
     fb_host_system(m);
     json_t *kept = read_calibration(m);
     fb_machine known;
+    fb_host_sgemm chosen;
+    read_sgemm(kept, &chosen);
+    if (sgemm) *sgemm = (fb_host_sgemm){0};
     if (kept && fb_machine_from_json(&known, json_object_get(kept, "machine"), NULL) &&
-        strcmp(known.name, m->name) == 0 && known.gsum > 0) /* else from before that was measured */
+        strcmp(known.name, m->name) == 0 && known.gsum > 0 && /* else from before that was measured */
+        strcmp(chosen.library, dnnl_here()) == 0) {
         *m = known;
+        if (sgemm) *sgemm = chosen;
+    }
     json_decref(kept);
 }
 
@@ -69,7 +106,7 @@ void fb_host_one_core(fb_rate_curve *c)
     json_decref(kept);
 }
 
-static void keep_calibration(const fb_machine *m, const fb_rate_curve *one_core)
+static void keep_calibration(const fb_machine *m, const fb_host_sgemm *sgemm, const fb_rate_curve *one_core)
 {
     char path[2200];
     if (!calibration_path(m, path, sizeof path)) return;
@@ -78,6 +115,7 @@ static void keep_calibration(const fb_machine *m, const fb_rate_curve *one_core)
     for (int i = 0; i < one_core->n; i++)
         json_array_append_new(curve, json_pack("[f,f]", one_core->size[i], one_core->rate[i]));
     json_object_set_new(o, "copy_one_core", curve);
+    if (sgemm->library[0]) json_object_set_new(o, "sgemm", write_sgemm(sgemm));
     char *line = fb_json_line(o);
     /* a cache that cannot be written to means calibrating again */
     fb_checked_write(path, fb_file_name(path), line, strlen(line), NULL);
@@ -281,6 +319,23 @@ static double product_us(bench *b, int64_t rows, int64_t columns, int64_t k, fb_
     return us;
 }
 
+/* Of floats: with either library, and with which it was clearly less. From here on this device has it done so. */
+static double sgemm_us(bench *b, int64_t rows, int64_t columns, int64_t k, bool *dnnl, fb_error *err)
+{
+    const double clearly = 0.95;
+    fb_host_sgemm *s = &b->h->sgemm, chosen = *s;
+    *dnnl = false;
+    if (!chosen.library[0]) return product_us(b, rows, columns, k, FB_F32, err);
+    *s = (fb_host_sgemm){0};
+    double blas_us = product_us(b, rows, columns, k, FB_F32, err);
+    *s = (fb_host_sgemm){.n = 1, .flops = {1}, .dnnl = {true}, .few_rows = true, .few_steps = true};
+    memcpy(s->library, chosen.library, sizeof s->library);
+    double dnnl_us = product_us(b, rows, columns, k, FB_F32, err);
+    *s = chosen;
+    *dnnl = dnnl_us < clearly * blas_us;
+    return *dnnl ? dnnl_us : blas_us;
+}
+
 /* Products of few rows, and of few steps, against cubes of as much work: what they move beyond these is what they take
  * longer. */
 static bool measure_thin(bench *b, fb_machine *m, fb_error *err)
@@ -288,12 +343,21 @@ static bool measure_thin(bench *b, fb_machine *m, fb_error *err)
     enum { WIDE = 512, THIN = 4 };
     double flops = 2.0 * WIDE * WIDE * THIN, side = cbrt(flops / 2),
            cube_us = flops / fb_rate_at(&m->gemm[FB_F32], flops) * 1e-3;
-    double in_us = product_us(b, THIN, WIDE, WIDE, FB_F32, err), out_us = product_us(b, WIDE, WIDE, THIN, FB_F32, err);
+    fb_host_sgemm *s = &b->h->sgemm;
+    double in_us = sgemm_us(b, THIN, WIDE, WIDE, &s->few_rows, err),
+           out_us = sgemm_us(b, WIDE, WIDE, THIN, &s->few_steps, err);
     if (isnan(in_us) || isnan(out_us)) return false;
     double in = 4 * (WIDE * (WIDE + THIN) - 2 * side * side), out = 4 * (WIDE * WIDE - side * side);
     m->gemm_in = in / fmax(in_us - cube_us, in_us / 10) * 1e-3;
     m->gemm_out = out / fmax(out_us - cube_us, out_us / 10) * 1e-3;
     return true;
+}
+
+static void add_choice(fb_host_sgemm *s, double flops, bool dnnl)
+{
+    if (s->n == FB_RATE_POINTS) return;
+    s->flops[s->n] = flops;
+    s->dnnl[s->n++] = dnnl;
 }
 
 static bool measure_gemm(bench *b, fb_dtype dtype, double budget_us, fb_rate_curve *curve, fb_error *err)
@@ -302,9 +366,11 @@ static bool measure_gemm(bench *b, fb_dtype dtype, double budget_us, fb_rate_cur
     *curve = (fb_rate_curve){0};
     double us = 0;
     for (int64_t n = 16; n <= MOST && (n <= LEAST || us * 10 < budget_us); n *= 2) {
-        us = product_us(b, n, n, n, dtype, err);
-        if (isnan(us)) return false;
         double flops = 2 * (double)n * (double)n * (double)n;
+        bool dnnl;
+        us = dtype == FB_F32 ? sgemm_us(b, n, n, n, &dnnl, err) : product_us(b, n, n, n, dtype, err);
+        if (isnan(us)) return false;
+        if (dtype == FB_F32) add_choice(&b->h->sgemm, flops, dnnl);
         add_point(curve, flops, flops / us * 1e-3);
     }
     return true;
@@ -323,6 +389,8 @@ static bool measure_gemms(bench *b, fb_machine *m, fb_error *err)
         double budget_us; /* of the largest product */
     } rows[] = {{FB_F32, 100000}, {FB_F64, 100000}, {FB_F16, 20000}, {FB_BF16, 20000}};
     memset(b->memory, 0, (size_t)b->bytes); /* denormals and NaNs would be timed otherwise */
+    b->h->sgemm = (fb_host_sgemm){0};
+    snprintf(b->h->sgemm.library, sizeof b->h->sgemm.library, "%s", dnnl_here());
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!measure_gemm(b, rows[i].dtype, rows[i].budget_us, &m->gemm[rows[i].dtype], err)) return false;
     }
@@ -440,7 +508,7 @@ bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
     m.calibrated = true;
     m.doubted = seems_busy(&m, &one_core);
     date_now(m.date);
-    keep_calibration(&m, &one_core);
+    keep_calibration(&m, &h->sgemm, &one_core);
     h->machine = m;
     return true;
 }

@@ -12,6 +12,7 @@
 #include "schedule/host_cost.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,7 @@ struct fb_host_gemm {
     fb_gemm_call call; /* row and column strides exchanged where the one row is made the one column, see `turned` */
     fb_host_entry epilogue;
     how how;
+    bool dnnl;   /* oneDNN multiplies, not the BLAS */
     bool turned; /* computed as Cᵀ = Bᵀ Aᵀ, so that a single row is a single column */
     operand a, b;
     int64_t block_rows, block_cols, row_blocks, col_blocks;
@@ -41,6 +43,23 @@ struct fb_host_gemm {
     float *wide[3];
     int64_t extent[3], before[3];
 };
+
+/* ---- whose product ---- */
+
+bool fb_host_takes_dnnl(const fb_host_sgemm *s, int64_t m, int64_t n, int64_t k)
+{
+    enum { FEW = 8 }; /* as many times more of the others */
+    double flops = 2 * (double)m * (double)n * (double)k, least = INFINITY;
+    bool takes = false;
+    if (!s->library[0]) return false;
+    if (m <= n / FEW && m <= k / FEW) return s->few_rows;
+    if (k <= n / FEW && k <= m / FEW) return s->few_steps;
+    for (int i = 0; i < s->n; i++) {
+        double off = fabs(log(flops / s->flops[i]));
+        if (off < least) least = off, takes = s->dnnl[i];
+    }
+    return takes;
+}
 
 /* ---- what BLAS can express ---- */
 
@@ -90,6 +109,7 @@ static void choose_how(fb_host_gemm *g, bool may_turn)
         g->how = HOW_MATRIX;
     else
         g->how = HOW_LOOP;
+    g->dnnl = g->how == HOW_MATRIX && c->dtype != FB_F64 && fb_host_takes_dnnl(&g->host->sgemm, c->m, c->n, c->k);
 }
 
 /* ---- blocks ---- */
@@ -236,6 +256,18 @@ LOOP(float)
 LOOP(double)
 #undef LOOP
 
+/* What oneDNN takes; there is none for doubles. */
+static bool dnnl_float(const fb_host_gemm *g, int m, int n, const float *a, const float *b, float *to, int ldc)
+{
+    return g->dnnl && fb_dnnl_sgemm(g->a.trans, g->b.trans, m, n, (int)g->call.k, a, g->a.ld, b, g->b.ld, to, ldc);
+}
+
+static bool dnnl_double(const fb_host_gemm *g, int m, int n, const double *a, const double *b, double *to, int ldc)
+{
+    (void)g, (void)m, (void)n, (void)a, (void)b, (void)to, (void)ldc;
+    return false;
+}
+
 #define TASK(TYPE, LETTER)                                                                                             \
     static void task_##TYPE(const fb_host_gemm *g, int64_t rows, int64_t cols, const TYPE *a, const TYPE *b, TYPE *to) \
     {                                                                                                                  \
@@ -249,7 +281,7 @@ LOOP(double)
         else if (g->how == HOW_VECTOR)                                                                                 \
             blas->LETTER##gemv(FB_BLAS_ROW_MAJOR, g->a.trans, plain ? m : k, plain ? k : m, 1, a, g->a.ld, b,          \
                                (int)c->b_row, 0, to, ldc > 0 ? ldc : 1);                                               \
-        else                                                                                                           \
+        else if (!dnnl_##TYPE(g, m, n, a, b, to, ldc))                                                                 \
             blas->LETTER##gemm(FB_BLAS_ROW_MAJOR, g->a.trans, g->b.trans, m, n, k, 1, a, g->a.ld, b, g->b.ld, 0, to,   \
                                ldc);                                                                                   \
     }

@@ -75,7 +75,7 @@ static fb_device *host_open(const char *name, fb_error *err)
         return NULL;
     }
     fb_host *h = fb_calloc(1, sizeof *h);
-    fb_host_machine(&h->machine);
+    fb_host_machine(&h->machine, &h->sgemm);
     snprintf(h->device.name, sizeof h->device.name, "host");
     h->device.ops = &fb_device_host;
     h->blas = fb_blas_get(NULL);

@@ -101,6 +101,21 @@ static void list_blas(json_t *libraries)
     json_array_append_new(libraries, o);
 }
 
+/* A second library, which nobody needs. */
+static void list_dnnl(json_t *libraries)
+{
+    fb_error why = {0};
+    const fb_dnnl *dnnl = fb_dnnl_get(&why);
+    json_t *o = json_pack("{s:s, s:b}", "name", "oneDNN", "found", dnnl != NULL);
+    if (dnnl) {
+        json_object_set_new(o, "path", json_string(dnnl->library));
+        json_object_set_new(o, "version", json_string(dnnl->description));
+    } else {
+        json_object_set_new(o, "missing", json_sprintf("%s; the BLAS multiplies floats of any size", why.text));
+    }
+    json_array_append_new(libraries, o);
+}
+
 /* The best rate of a curve at the largest sizes. */
 static double last_rate(const fb_rate_curve *c)
 {
@@ -111,7 +126,7 @@ void fb_host_list(json_t *devices, json_t *libraries)
 {
     fb_machine m;
     fb_rate_curve one;
-    fb_host_machine(&m);
+    fb_host_machine(&m, NULL);
     fb_host_one_core(&one);
     json_t *o = json_pack("{s:s, s:s, s:s}", "device", "host", "kind", "host", "name", m.name);
     json_object_set_new(o, "calibrated", json_boolean(m.calibrated));
@@ -123,4 +138,5 @@ void fb_host_list(json_t *devices, json_t *libraries)
     json_array_append_new(devices, o);
     list_compiler(libraries);
     list_blas(libraries);
+    list_dnnl(libraries);
 }

@@ -12,6 +12,7 @@
 #define FB_DEVICE_HOST_PARTS_H
 
 #include "base/blas.h"
+#include "base/dnnl.h"
 #include "device/device.h"
 #include "device/host/cc.h"
 #include "device/host/places.h"
@@ -62,12 +63,22 @@ typedef struct {
 
 typedef struct fb_copier fb_copier; /* a thread that copies */
 
+/* Which library multiplies floats, as calibration found it: where oneDNN is clearly the faster, oneDNN. */
+typedef struct {
+    char library[64]; /* oneDNN's description when that was found out; "": it was not there */
+    int n;            /* cubes by FLOPs, ascending */
+    double flops[FB_RATE_POINTS];
+    bool dnnl[FB_RATE_POINTS];
+    bool few_rows, few_steps; /* products of four rows; of sums of four */
+} fb_host_sgemm;
+
 typedef struct {
     fb_device device; /* first: an fb_device is one */
     fb_machine machine;
     fb_cc *cc;           /* found when first needed */
     fb_host_runtime rt;  /* bound when first needed: rt.threads is 0 before; stays loaded, for its threads live in it */
     const fb_blas *blas; /* NULL: there is none */
+    fb_host_sgemm sgemm;
     const fb_loaded *last; /* what ran last, for "hot" */
     fb_host_places *places;
     fb_copier *copier; /* NULL until a program overlaps copies and kernels */
@@ -117,6 +128,9 @@ void fb_copier_finish(fb_copier *t);
 
 typedef struct fb_host_gemm fb_host_gemm;
 
+/* Whether oneDNN is to multiply m × k by k × n floats. */
+bool fb_host_takes_dnnl(const fb_host_sgemm *s, int64_t m, int64_t n, int64_t k);
+
 /* FB_ERR_LIMIT when it is beyond what a BLAS takes. `call` is borrowed; `epilogue` NULL: none. */
 fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_entry epilogue, fb_error *err);
 void fb_host_gemm_free(fb_host_gemm *g);
@@ -137,8 +151,9 @@ void fb_host_products_run(fb_host_products *c, fb_host_entry entry, char *const 
 
 /* Name, cores, caches, memory: what the system says without measuring; guesses for the rest. */
 void fb_host_system(fb_machine *m);
-/* The calibration kept in the cache, or the above. */
-void fb_host_machine(fb_machine *m);
+/* The calibration kept in the cache, or the above; of other libraries than are there now, it is not taken. `sgemm` may
+ * be NULL. */
+void fb_host_machine(fb_machine *m, fb_host_sgemm *sgemm);
 /* Copy bandwidth of one core against bytes; empty when not calibrated. */
 void fb_host_one_core(fb_rate_curve *c);
 bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err);

@@ -1,0 +1,136 @@
+/* Finds oneDNN among the libraries that may be there, once a process, and calls its product of floats as one thread.
+ * Needs nothing at build time; leaves what it found, or why not. */
+#include "base/dnnl.h"
+
+#include "base/blas.h"
+#include "base/str.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const candidates[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"};
+
+/* As dnnl_types.h and dnnl_config.h have them. */
+typedef struct {
+    int major, minor, patch;
+    const char *hash;
+    unsigned cpu_runtime, gpu_runtime;
+} dnnl_version_t;
+enum { DNNL_SUCCESS = 0, DNNL_RUNTIME_SEQ = 1, DNNL_RUNTIME_OMP = 2 };
+
+/* What fb_dnnl_get found, written once under `once` and only read afterwards. */
+static struct {
+    pthread_once_t once;
+    bool found, threads; /* threads: it has a pool of its own, OpenMP's */
+    fb_dnnl dnnl;
+    char library[256], description[64];
+    fb_error error;
+
+    int (*sgemm)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t, float,
+                 float *, int64_t);
+    const dnnl_version_t *(*version)(void);
+    int (*set_verbose)(int), (*set_jit_dump)(int); /* the environment's, which would write to our pipe and to files */
+    int (*set_jit_profiling_flags)(unsigned);
+    int (*omp_in_parallel)(void), (*omp_get_max_threads)(void);
+    void (*omp_set_num_threads)(int);
+} state = {.once = PTHREAD_ONCE_INIT};
+
+#define ENTRY(symbol, field)                                                                                           \
+    {                                                                                                                  \
+        symbol, &state.field, sizeof state.field                                                                       \
+    }
+static const struct {
+    const char *symbol;
+    void *to;
+    size_t size;
+} entries[] =
+    {
+        ENTRY("dnnl_sgemm", sgemm),
+        ENTRY("dnnl_version", version),
+        ENTRY("dnnl_set_verbose", set_verbose),
+        ENTRY("dnnl_set_jit_dump", set_jit_dump),
+        ENTRY("dnnl_set_jit_profiling_flags", set_jit_profiling_flags),
+},
+  openmp[] = {
+      ENTRY("omp_in_parallel", omp_in_parallel),
+      ENTRY("omp_get_max_threads", omp_get_max_threads),
+      ENTRY("omp_set_num_threads", omp_set_num_threads),
+};
+#undef ENTRY
+
+/* NULL, or what keeps it from being used. */
+static const char *bind(void *handle)
+{
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void *symbol = dlsym(handle, entries[i].symbol);
+        if (!symbol) return entries[i].symbol;
+        memcpy(entries[i].to, &symbol, entries[i].size);
+    }
+    unsigned runtime = state.version()->cpu_runtime;
+    state.threads = runtime == DNNL_RUNTIME_OMP;
+    for (size_t i = 0; state.threads && i < sizeof openmp / sizeof *openmp; i++) {
+        void *symbol = dlsym(handle, openmp[i].symbol);
+        if (!symbol) return openmp[i].symbol;
+        memcpy(openmp[i].to, &symbol, openmp[i].size);
+    }
+    return state.threads || runtime == DNNL_RUNTIME_SEQ ? NULL : "threads of OpenMP";
+}
+
+static void describe(void *handle, const char *name)
+{
+    Dl_info info;
+    const dnnl_version_t *v = state.version();
+    const char *file = dladdr(dlsym(handle, "dnnl_sgemm"), &info) && info.dli_fname ? info.dli_fname : name;
+    fb_text_clean(state.library, sizeof state.library, file, strlen(file));
+    snprintf(state.description, sizeof state.description, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    state.dnnl = (fb_dnnl){.library = state.library, .description = state.description};
+}
+
+static void open_library(void)
+{
+    fb_str tried = {0};
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates && !state.found; i++) {
+        void *handle = dlopen(candidates[i], RTLD_NOW | RTLD_LOCAL);
+        const char *missing = handle ? bind(handle) : NULL;
+        if (!handle) {
+            fb_str_addf(&tried, "%s%s", tried.n ? ", " : "", candidates[i]);
+        } else if (missing) {
+            fb_str_addf(&tried, "%s%s (has no %s)", tried.n ? ", " : "", candidates[i], missing);
+            dlclose(handle);
+        } else {
+            state.set_verbose(0);
+            state.set_jit_dump(0);
+            state.set_jit_profiling_flags(0);
+            describe(handle, candidates[i]);
+            state.found = true;
+        }
+    }
+    if (!state.found) fb_fail(&state.error, FB_ERR_UNAVAILABLE, "oneDNN was not found; tried %s", fb_str_get(&tried));
+    fb_str_free(&tried);
+}
+
+const fb_dnnl *fb_dnnl_get(fb_error *err)
+{
+    pthread_once(&state.once, open_library);
+    if (state.found) return &state.dnnl;
+    if (err) *err = state.error;
+    return NULL;
+}
+
+bool fb_dnnl_sgemm(int trans_a, int trans_b, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
+                   float *c, int ldc)
+{
+    if (!fb_dnnl_get(NULL)) return false;
+    /* In a team of its own OpenMP it is one thread by itself; in nobody's, or in one of another OpenMP, it would start
+     * as many as there are cores. */
+    int threads = state.threads && !state.omp_in_parallel() ? state.omp_get_max_threads() : 1;
+    if (threads > 1) state.omp_set_num_threads(1);
+    bool ok = state.sgemm(trans_a == FB_BLAS_TRANS ? 'T' : 'N', trans_b == FB_BLAS_TRANS ? 'T' : 'N', m, n, k, 1, a,
+                          lda, b, ldb, 0, c, ldc) == DNNL_SUCCESS;
+    if (threads > 1) state.omp_set_num_threads(threads);
+    return ok;
+}
