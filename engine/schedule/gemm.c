@@ -216,7 +216,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     return true;
 }
 
-bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
+static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
 {
     static const fb_knobs automatic;
     const fb_tiled *t = nest->tiled;
@@ -244,6 +244,20 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
                          name_of(nest));
     if (!fits(nest, &x, why)) return false;
     *out = x;
+    return true;
+}
+
+static int stages_of(const fb_nest *nest, const fb_knobs *knobs)
+{
+    fb_gemm_tile x;
+    fb_verdict ignored;
+    return choose(nest, knobs, &x, &ignored) ? x.stages : 0;
+}
+
+bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
+{
+    if (!choose(nest, knobs, out, why)) return false;
+    out->usual = fb_usual_stages(nest, knobs, out->stages, stages_of);
     return true;
 }
 
@@ -345,17 +359,6 @@ static double split_us(const fb_tiled *t, const fb_gemm_tile *x, const fb_machin
     return fb_time_us(bytes, fb_rate_peak(&m->copy_hot)) + FB_ROUND_CYCLES / clock;
 }
 
-/* Stages that the tile would have if nobody asked for so many. */
-static int usual_stages(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *x)
-{
-    if (!knobs || !knobs->value[FB_KNOB_STAGES]) return x->stages;
-    fb_knobs others = *knobs;
-    fb_gemm_tile usual;
-    fb_verdict ignored;
-    others.value[FB_KNOB_STAGES] = 0;
-    return fb_gemm_tile_of(nest, &others, &usual, &ignored) ? usual.stages : x->stages;
-}
-
 double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_tiled *t = nest->tiled;
@@ -366,7 +369,7 @@ double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *
                       .shared_bytes = x.shared_bytes + x.kept_bytes,
                       .threads = x.threads,
                       .stages = x.stages,
-                      .usual = usual_stages(nest, knobs, &x),
+                      .usual = x.usual,
                       .n_products = 1,
                       .product = {{.warp_m = x.warp_m, .warp_n = x.warp_n}}};
     for (int p = 0; p < t->n_phases; p++) {

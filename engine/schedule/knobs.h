@@ -26,4 +26,10 @@ typedef struct {
     int64_t value[FB_KNOBS]; /* 0: automatic */
 } fb_knobs;
 
+struct fb_nest;
+/* Stages of a pipeline, of which it has `stages` with these knobs (NULL: all automatic), where nobody asks for so many:
+ * what `chosen` makes of the others (0: nothing, then it is `stages`). */
+int fb_usual_stages(const struct fb_nest *nest, const fb_knobs *knobs, int stages,
+                    int (*chosen)(const struct fb_nest *nest, const fb_knobs *knobs));
+
 #endif
