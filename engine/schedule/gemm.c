@@ -336,18 +336,19 @@ static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm
 
 /* Waits of a thread that goes through the sums and loads what they are made into results with: for each group of
  * elements, where a row or column may be missing, which is a branch; else a few groups' loads overlap. What one group
- * needs is loaded while the product is at work. The figures are of groups of four; the code may take
- * other ones (schedule/tile.h). */
-static double epilogue_waits(const fb_nest *nest, const fb_section *s, const fb_gemm_tile *x)
+ * needs is loaded while the product is at work. The figures are of groups of four: what goes in wider or narrower ones
+ * (schedule/tile.h) is counted in fours. */
+static double epilogue_waits(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_gemm_tile *x)
 {
+    enum { GROUP = 4 };
     const double alone = 0.73, among_others = 0.25; /* latency of L2 */
-    const fb_tiled *t = nest->tiled;
-    int vector = t->columns % 4 == 0 ? 4 : 1, loads = 0;
-    double groups = ceil((double)x->m * x->n / vector / x->threads);
-    bool guarded = t->rows % x->m || t->columns % x->strip;
+    int loads = 0;
     for (int i = 0; i < s->n_values; i++)
         loads += s->values[i].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, s->values[i].node);
-    return loads && groups > 1 ? groups * (guarded ? alone : among_others) : 0;
+    if (!loads) return 0;
+    const fb_tile_epilogue by = fb_tile_epilogue_of(nest, knobs, x);
+    double groups = ceil((double)x->m * x->n / (by.vector > 1 ? GROUP : 1) / x->threads);
+    return groups > 1 ? groups * (by.few_rows || by.few_columns ? alone : among_others) : 0;
 }
 
 /* Parts of sums go through memory, most likely L2: each is stored once, and the last block of a tile to come adds up
@@ -387,6 +388,6 @@ double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *
         w.after += fb_warp_row_cycles(nest, &nest->sections[i]) * ceil(x.m / (x.threads / (double)nest->target->warp));
     for (int i = 0; i < nest->n_sections && !t->whole; i++)
         w.waits += divides(nest, &nest->sections[i]) ? (double)x.m * x.n / x.threads
-                                                     : epilogue_waits(nest, &nest->sections[i], &x);
+                                                     : epilogue_waits(nest, knobs, &nest->sections[i], &x);
     return fb_tile_us(m, &w) + split_us(t, &x, m);
 }

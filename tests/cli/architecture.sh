@@ -75,6 +75,12 @@ if [ -z "$flags" ]; then report ok "a nest is of one kind"; else report not-ok "
 decided='FB_KNOB_|knobs->value|fb_(gemm|chain)_tile_of\('
 found=$(sources -rnE --include='*.[ch]' "$decided" engine/code)
 if [ -z "$found" ]; then report ok "a schedule is decided once"; else report not-ok "decided in code/: $found"; fi
+
+# Nor what is missing in a tile, or what a row of its sums has: of a tile's epilogue, by cost and code (schedule/tile.h).
+found=$(sources -rnE --include='*.[ch]' '(rows|columns) % [a-z>.-]*(tile\.|x->m\b|strip)' engine/code engine/schedule |
+    grep -v '^engine/schedule/tile\.c:')
+if [ -z "$found" ]; then report ok "a tile's epilogue too"; else report not-ok "decided beside tile.c: $found"; fi
+
 # What a kernel would be without one of its knobs, in knobs.c: one that is not set is not set by hand elsewhere.
 found=$(sources -rnE --include='*.[ch]' 'value\[FB_KNOB_[A-Z_]+\] = ' engine tui | grep -v '^engine/schedule/knobs\.c:')
 if [ -z "$found" ]; then report ok "a pipeline's usual stages too"; else report not-ok "knobs set by hand: $found"; fi
