@@ -320,7 +320,7 @@ static void set_copy_places(fb_lowering *l, fb_id node, int to, const fb_window 
 static fb_id storage_of(const fb_lowering *l, const fb_group *group, fb_id stored)
 {
     if (l->g->nodes[stored].op == FB_OP_ASSIGN) return fb_access_base(l->g, l->g->nodes[stored].args[0]);
-    return l->stored_at[stored] != FB_NONE && group->family != FB_FAMILY_LIBRARY ? l->stored_at[stored] : stored;
+    return l->stored_at[stored] != FB_NONE && !fb_family_row_of(group->family)->calls ? l->stored_at[stored] : stored;
 }
 
 /* `temporary`: what a staged assignment is stored to, or FB_NONE. */
@@ -604,7 +604,7 @@ static void lower_group(fb_lowering *l, int number)
 {
     const fb_group *group = fb_plan_group(l->plan, number);
     int first = l->launches.n;
-    if (group->family == FB_FAMILY_LIBRARY) {
+    if (fb_family_row_of(group->family)->calls) {
         lower_library(l, group, number);
         set_group_places(l, &l->launches.at[l->launches.n - 1], group, FB_NONE);
         forget_laid_out(l);
