@@ -372,8 +372,7 @@ void fb_slot_cost(const fb_plan *plan, fb_id slot, fb_group_cost *out)
 
 static bool same_knobs(const fb_knobs *a, const fb_knobs *b)
 {
-    static const fb_knobs automatic;
-    return memcmp(a ? a : &automatic, b ? b : &automatic, sizeof *a) == 0;
+    return memcmp(a ? a : &fb_knobs_automatic, b ? b : &fb_knobs_automatic, sizeof *a) == 0;
 }
 
 /* A file is what it says, wherever it lies. */

@@ -258,9 +258,8 @@ bool fb_nest_chain_on_gpu(const fb_nest *nest)
 
 static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *t, fb_verdict *why)
 {
-    static const fb_knobs automatic;
     const fb_chain *c = nest->chain;
-    const int64_t *knob = knobs ? knobs->value : automatic.value;
+    const int64_t *knob = (knobs ? knobs : &fb_knobs_automatic)->value;
     fb_dtype dtype = dtype_of(nest);
     int size = fb_dtype_size(dtype);
     if (choose_attention(nest, t, size, knob)) return true;

@@ -218,7 +218,6 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
 
 static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
 {
-    static const fb_knobs automatic;
     const fb_tiled *t = nest->tiled;
     bool halves = fb_dtype_size(t->dtype) == 2, tf32 = t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32;
     fb_gemm_tile x = {.tensor = halves || tf32, .stages = 3, .split = 1};
@@ -231,7 +230,7 @@ static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out
         choose_extents(t, &x);
     else if (!choose_whole(nest, &x, why))
         return false;
-    const int64_t *set = (knobs ? knobs : &automatic)->value;
+    const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
     if (!take_knobs(nest, set, &x, why)) return false;
     deepen(t, set, &x);
     if (t->kept && x.tensor && !set[FB_KNOB_STAGES]) send_for_all(t, &x);

@@ -10,6 +10,8 @@ static const char *const knob_name[FB_KNOBS] = {
     [FB_KNOB_GRID] = "grid",
 };
 
+const fb_knobs fb_knobs_automatic;
+
 const char *fb_knob_name(fb_knob k)
 {
     return knob_name[k];
@@ -28,7 +30,7 @@ bool fb_knob_parse(const char *name, fb_knob *out)
 int fb_usual_stages(const struct fb_nest *nest, const fb_knobs *knobs, int stages,
                     int (*chosen)(const struct fb_nest *nest, const fb_knobs *knobs))
 {
-    if (!knobs || !knobs->value[FB_KNOB_STAGES]) return stages;
+    if (!fb_knob_of(knobs, FB_KNOB_STAGES)) return stages;
     fb_knobs others = *knobs;
     others.value[FB_KNOB_STAGES] = 0;
     int usual = chosen(nest, &others);
