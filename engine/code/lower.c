@@ -836,10 +836,10 @@ static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_
                 g->nodes[deps->late_reader].name, g->nodes[deps->late_param].name);
         return NULL;
     }
-    for (int i = 0; i < fb_plan_groups(plan); i++) {
-        const fb_verdict *refusal = fb_plan_group_refusal(plan, i);
-        if (!refusal) continue;
-        fb_fail(err, FB_ERR_LIMIT, "`%s` alone is no kernel: %s", g->nodes[fb_plan_group(plan, i)->nodes[0]].name,
+    int refused;
+    const fb_verdict *refusal = fb_plan_refusal(plan, &refused);
+    if (refusal) {
+        fb_fail(err, FB_ERR_LIMIT, "`%s` alone is no kernel: %s", g->nodes[fb_plan_group(plan, refused)->nodes[0]].name,
                 refusal->text);
         return NULL;
     }

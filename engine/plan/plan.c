@@ -352,6 +352,16 @@ const fb_verdict *fb_plan_group_refusal(const fb_plan *plan, int group)
     return a->accepted ? NULL : &a->why;
 }
 
+const fb_verdict *fb_plan_refusal(const fb_plan *plan, int *group)
+{
+    const fb_verdict *why = NULL;
+    for (int i = 0; i < fb_plan_groups(plan) && !why; i++) {
+        why = fb_plan_group_refusal(plan, i);
+        if (why && group) *group = i;
+    }
+    return why;
+}
+
 void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out)
 {
     fb_plan_groups(plan); /* numbers them */

@@ -66,6 +66,9 @@ if [ -z "$steps" ]; then report ok "strides are computed in one place"; else rep
 where='\b(k|kernel|group)(\.|->)nodes\[[^;]*FB_CLASS_CONTRACTION'
 found=$(sources -rnE --include='*.[ch]' "$where" engine tui)
 if [ -z "$found" ]; then report ok "and so are a kernel's contractions"; else report not-ok "contractions: $found"; fi
+# Which group of a plan is no kernel, and what reads a value: by a search of plan/.
+found=$(sources -rnE --include='*.c' '\bfb_(plan_group_refusal|slots_computing)\(' engine tui | grep -v '^engine/plan/')
+if [ -z "$found" ]; then report ok "a plan is searched by plan/"; else report not-ok "searches by hand: $found"; fi
 # What a nest is: its kind, and not which of its parts are there.
 part='nest->(tiled|chain|accumulator)'
 flags=$(sources -rnE --include='*.[ch]' "$part( [!=]= FB_NONE)? (&&|\|\|) !?([a-z]+->)*$part( |\)|;|\$)" engine)
