@@ -496,7 +496,6 @@ void fb_emit_rename(fb_kernel_text *text, const char *name, fb_arena *arena)
 fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_target *target,
                               const char *name, fb_arena *arena)
 {
-    static const fb_knobs automatic;
     /* a kernel called tanh must not be the library's tanh */
     const char *entry = fb_arena_printf(arena, "%s_kernel", name);
     fb_kernel_text result = {.entry = entry};
@@ -508,7 +507,7 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
                     .spell = &target->spelling,
                     .nest = nest,
                     .family = family,
-                    .knobs = knobs ? knobs : &automatic,
+                    .knobs = knobs ? knobs : &fb_knobs_automatic,
                     .to = &to,
                     .function = f,
                     .arena = fb_arena_new(),

@@ -111,7 +111,7 @@ static void pragma_simd(loops *l, const char *words)
 /* "#pragma omp parallel for …", unless one thread does it all. */
 static bool pragma_parallel(loops *l, const char *words)
 {
-    if (l->e->serial || l->x.threads == 1) return false;
+    if (l->x.inside || l->x.threads == 1) return false;
     char condition[96] = "";
     if (l->s->blocked && !l->x.threads) {
         int64_t rows = l->s->rows.extent[0], each = l->x.work / (rows ? rows : 1) + 1;
@@ -497,7 +497,7 @@ static void lane_pass(loops *l, int number)
     plain = FB_NEW_ARRAY(e->arena, const char *, l->s->n_values); /* what lanes' values are called outside of a lane */
     /* few chunks of long columns: threads share the passes, each with accumulators of its own */
     bool threads = l->x.inner && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
-                   l->x.threads != 1 && !e->serial;
+                   l->x.threads != 1 && !l->x.inside;
     if (threads)
         fb_emit_directive(e, "#pragma omp parallel for%s schedule(static)%s",
                           clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->x.lanes)), threads_words(l));
@@ -754,7 +754,7 @@ static void emit_added(loops *l, const fb_added *a)
 
 static void emit_section_c(fb_emitter *e)
 {
-    loops l = {.e = e, .s = e->section, .x = fb_schedule_loops(e->nest, e->knobs, e->section, e->serial)};
+    loops l = {.e = e, .s = e->section, .x = fb_schedule_loops(e->nest, e->knobs, e->section)};
     l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
     const fb_section *s = e->section;
     fb_section plain;

@@ -96,7 +96,6 @@ void fb_emit_chain_c(fb_emitter *e)
     const fb_chain *c = e->nest->chain;
     int64_t blocks = (c->rows + c->block - 1) / c->block, all = c->batch * blocks;
     e->on_chip = on_chip;
-    e->serial = true;
     if (all > 1) fb_emit_directive(e, "#pragma omp parallel");
     fb_emit_open(e, "%s", "");
     declare_blocks(e);

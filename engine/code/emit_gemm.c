@@ -249,7 +249,7 @@ static void write_early(writer *w)
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
     int64_t across = w->by.groups, all = w->tile.m * across;
-    bool rows = t->rows % w->tile.m != 0, ragged = !t->whole && t->columns % w->tile.strip != 0;
+    bool rows = w->by.few_rows, ragged = w->by.few_columns;
     const char *i = all < w->tile.threads ? fb_arena_printf(e->arena, "min((int)threadIdx.x, %" PRId64 ")", all - 1)
                                           : "threadIdx.x";
     fb_emit_section(e, 0);
@@ -287,9 +287,8 @@ static void write_elements(writer *w)
     fb_emit_for(e, "int", "fb_i", "threadIdx.x", fb_emit_number(e, w->tile.m * across), "fb_tile::THREADS");
     fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
             w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
-    bool rows = w->t->rows % w->tile.m != 0, ragged = !w->t->whole && w->t->columns % w->tile.strip != 0;
-    if (rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
-    if (ragged) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
+    if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
+    if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
     const char *point = fb_emit_name(e, "point");
     write_point(w, point);
     fb_cuda_load_group(e, w->by.vector, point);
@@ -301,11 +300,10 @@ static void write_rows(writer *w)
 {
     fb_emitter *e = w->e;
     fb_space others = {0};
-    int64_t a_row = 1;
+    int64_t a_row = w->by.columns;
     for (int d = w->s->blocked; d < w->s->rows.n; d++) {
         others.var[others.n] = w->s->rows.var[d];
         others.extent[others.n++] = w->s->rows.extent[d];
-        a_row *= w->s->rows.extent[d];
     }
     for (int v = 0; v < w->s->n_values; v++)
         if (is_sum(w, v)) e->whole[v] = sum_at(w, v, "");
@@ -315,7 +313,7 @@ static void write_rows(writer *w)
     fb_emit_for(e, "int", "fb_r", fb_arena_printf(e->arena, "threadIdx.x%s", by), fb_emit_number(e, w->tile.m * a_row),
                 fb_arena_printf(e->arena, "fb_tile::THREADS%s", by));
     fb_emit(e, "const int fb_m = %s;", a_row > 1 ? fb_arena_printf(e->arena, "fb_r / %" PRId64, a_row) : "fb_r");
-    if (w->t->rows % w->tile.m) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
+    if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));
     if (others.n) fb_cuda_variables(e, &others, fb_arena_printf(e->arena, "(fb_r %% %" PRId64 ")", a_row));
     fb_cuda_row(e, w->tile.threads, "fb_lane");
@@ -499,11 +497,13 @@ static void write_places(const writer *w)
 void fb_cuda_gemm(fb_emitter *e)
 {
     const fb_tiled *t = e->nest->tiled;
-    writer w = {.e = e, .t = t, .s = &e->nest->sections[0], .by = {.columns = 1, .vector = 1}};
+    writer w = {.e = e,
+                .t = t,
+                .s = &e->nest->sections[0],
+                .by = {.columns = fb_tile_columns(&e->nest->sections[0]), .vector = 1}};
     if (!t->round) w.tile = fb_gemm_tile_had(e->nest, e->knobs);
     w.element = e->spell->type[t->dtype].memory;
     w.sum = e->spell->type[t->dtype].value;
-    for (int d = w.s->blocked; d < w.s->rows.n; d++) w.by.columns *= w.s->rows.extent[d];
     if (t->round) {
         write_round(&w);
         return;

@@ -84,7 +84,6 @@ struct fb_emitter {
     const char *(*on_chip)(fb_emitter *e, fb_id node, fb_ix at);
     const char *chip[3];      /* what its products, and the left operand of the last one, are called */
     const char **divisors;    /* a value of a row that elements are divided by: what says how; NULL: there is none */
-    bool serial;              /* sections stand inside a loop that threads share already */
     struct fb_name_set *used; /* names taken in this kernel */
 };
 

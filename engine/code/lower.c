@@ -320,7 +320,7 @@ static void set_copy_places(fb_lowering *l, fb_id node, int to, const fb_window 
 static fb_id storage_of(const fb_lowering *l, const fb_group *group, fb_id stored)
 {
     if (l->g->nodes[stored].op == FB_OP_ASSIGN) return fb_access_base(l->g, l->g->nodes[stored].args[0]);
-    return l->stored_at[stored] != FB_NONE && group->family != FB_FAMILY_LIBRARY ? l->stored_at[stored] : stored;
+    return l->stored_at[stored] != FB_NONE && !fb_family_row_of(group->family)->calls ? l->stored_at[stored] : stored;
 }
 
 /* `temporary`: what a staged assignment is stored to, or FB_NONE. */
@@ -604,7 +604,7 @@ static void lower_group(fb_lowering *l, int number)
 {
     const fb_group *group = fb_plan_group(l->plan, number);
     int first = l->launches.n;
-    if (group->family == FB_FAMILY_LIBRARY) {
+    if (fb_family_row_of(group->family)->calls) {
         lower_library(l, group, number);
         set_group_places(l, &l->launches.at[l->launches.n - 1], group, FB_NONE);
         forget_laid_out(l);
@@ -836,10 +836,10 @@ static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_
                 g->nodes[deps->late_reader].name, g->nodes[deps->late_param].name);
         return NULL;
     }
-    for (int i = 0; i < fb_plan_groups(plan); i++) {
-        const fb_verdict *refusal = fb_plan_group_refusal(plan, i);
-        if (!refusal) continue;
-        fb_fail(err, FB_ERR_LIMIT, "`%s` alone is no kernel: %s", g->nodes[fb_plan_group(plan, i)->nodes[0]].name,
+    int refused;
+    const fb_verdict *refusal = fb_plan_refusal(plan, &refused);
+    if (refusal) {
+        fb_fail(err, FB_ERR_LIMIT, "`%s` alone is no kernel: %s", g->nodes[fb_plan_group(plan, refused)->nodes[0]].name,
                 refusal->text);
         return NULL;
     }

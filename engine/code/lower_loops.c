@@ -197,7 +197,7 @@ const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
             nest = fb_nest_store_also(nest, loop->collected[i].also, loop->collected[i].result, l->p->arena);
     for (int i = 0; i < group->n_stored; i++) {
         fb_id stored = group->stored[i];
-        if (l->stored_at[stored] != FB_NONE && group->family != FB_FAMILY_LIBRARY)
+        if (l->stored_at[stored] != FB_NONE && !fb_family_row_of(group->family)->calls)
             nest = fb_nest_store_at(nest, stored, l->stored_at[stored], l->p->arena);
     }
     if (l->kept[number]) nest = fb_nest_keep_right(nest, l->p->arena);

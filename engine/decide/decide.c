@@ -173,10 +173,8 @@ static void try_recompute(applier *w, fb_id u)
         return;
     }
     readers r = {.w = w};
-    const fb_deps *d = deps_of(w);
     fb_id call = FB_NONE;
-    for (int k = d->out_start[u]; k < d->out_start[u + 1]; k++)
-        if (!d->edges[d->out[k]].order_only) fb_slots_computing(w->plan, d->edges[d->out[k]].consumer, add_reader, &r);
+    fb_slots_after(w->plan, u, true, add_reader, &r);
     for (int i = 0; i < r.slots.n && call == FB_NONE; i++)
         if (keeps_library(w, r.slots.at[i])) call = r.slots.at[i];
     if (call != FB_NONE) {

@@ -54,13 +54,6 @@ static int by_time(const void *a, const void *b)
     return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : x->preset - y->preset;
 }
 
-static bool is_whole(const fb_plan *plan)
-{
-    for (int i = 0; i < fb_plan_groups(plan); i++)
-        if (fb_plan_group_refusal(plan, i)) return false;
-    return true;
-}
-
 /* The plans of all presets of the table but this one, fastest first as predicted, those that cannot run last. */
 static int beginnings(fb_planner *p, beginning *out)
 {
@@ -71,7 +64,7 @@ static int beginnings(fb_planner *p, beginning *out)
         fb_plan *plan = preset == self ? NULL : preset->make(p, NULL);
         if (!plan) continue;
         double us = us_of(plan);
-        out[n++] = (beginning){i, plan, is_whole(plan) && isfinite(us) ? us : INFINITY};
+        out[n++] = (beginning){i, plan, !fb_plan_refusal(plan, NULL) && isfinite(us) ? us : INFINITY};
     }
     qsort(out, (size_t)n, sizeof *out, by_time);
     return n;

@@ -120,13 +120,6 @@ static void add_trial(best *b, fb_plan *plan)
     FB_VEC_PUSH(&b->trials, (trial){.plan = plan, .predicted_us = cost.us, .us = NAN});
 }
 
-static bool can_be_lowered(const fb_plan *plan)
-{
-    for (int i = 0; i < fb_plan_groups(plan); i++)
-        if (fb_plan_group_refusal(plan, i)) return false;
-    return true;
-}
-
 static void take(fb_plan **plan, fb_plan **edited)
 {
     if (!*edited) return;
@@ -146,7 +139,7 @@ static void add_max(best *b)
             fb_plan_try(max, &(fb_edit){.kind = FB_EDIT_OVERLAP, .value = 1}, &to);
         take(&max, &to);
     }
-    if (max && can_be_lowered(max))
+    if (max && !fb_plan_refusal(max, NULL))
         add_trial(b, max);
     else
         fb_plan_free(max);
@@ -482,7 +475,7 @@ static fb_plan *from_cache(best *b)
     char *text = fb_checked_read(path, fb_file_name(path), CACHE_BYTES, &n);
     json_t *value = text ? fb_json_parse(text, n, NULL) : NULL;
     fb_plan *plan = value ? fb_plan_from_json(b->p, json_object_get(value, "plan"), true, NULL, NULL) : NULL;
-    bool good = plan && can_be_lowered(plan) && code_of(b, plan, code) &&
+    bool good = plan && !fb_plan_refusal(plan, NULL) && code_of(b, plan, code) &&
                 strcmp(code, fb_json_string_or(value, "code", "")) == 0 &&
                 fb_best_summary_from_json(b->out, json_object_get(value, "summary"), NULL);
     if (good) fb_cache_touch(path);

@@ -337,12 +337,10 @@ static void run_joined(fb_device *d, fb_fuzz_case **cases, fb_program **programs
 static void lower(fb_device *d, fb_fuzz_case *c)
 {
     fb_error err;
-    for (int i = 0; !c->program && i < fb_plan_groups(c->plan); i++) {
-        const fb_verdict *v = fb_plan_group_refusal(c->plan, i);
-        if (v) found(&c->result, FB_FUZZ_REFUSED, v->text);
-        if (v) return;
-    }
-    if (!c->program && !(c->program = fb_lower(c->plan, d->ops->target, &err)))
+    const fb_verdict *v = c->program ? NULL : fb_plan_refusal(c->plan, NULL);
+    if (v)
+        found(&c->result, FB_FUZZ_REFUSED, v->text);
+    else if (!c->program && !(c->program = fb_lower(c->plan, d->ops->target, &err)))
         found(&c->result, err.kind == FB_ERR_LIMIT ? FB_FUZZ_REFUSED : FB_FUZZ_FAILED, err.text);
 }
 

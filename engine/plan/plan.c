@@ -352,6 +352,16 @@ const fb_verdict *fb_plan_group_refusal(const fb_plan *plan, int group)
     return a->accepted ? NULL : &a->why;
 }
 
+const fb_verdict *fb_plan_refusal(const fb_plan *plan, int *group)
+{
+    const fb_verdict *why = NULL;
+    for (int i = 0; i < fb_plan_groups(plan) && !why; i++) {
+        why = fb_plan_group_refusal(plan, i);
+        if (why && group) *group = i;
+    }
+    return why;
+}
+
 void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out)
 {
     fb_plan_groups(plan); /* numbers them */
@@ -372,8 +382,7 @@ void fb_slot_cost(const fb_plan *plan, fb_id slot, fb_group_cost *out)
 
 static bool same_knobs(const fb_knobs *a, const fb_knobs *b)
 {
-    static const fb_knobs automatic;
-    return memcmp(a ? a : &automatic, b ? b : &automatic, sizeof *a) == 0;
+    return memcmp(a ? a : &fb_knobs_automatic, b ? b : &fb_knobs_automatic, sizeof *a) == 0;
 }
 
 /* A file is what it says, wherever it lies. */

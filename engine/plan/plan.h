@@ -48,6 +48,8 @@ const fb_group *fb_plan_group(const fb_plan *plan, int group);
 /* NULL; or, for a single node that no family takes (nest is NULL then), the verdict that says why: such a plan can be
  * looked at but not lowered. */
 const fb_verdict *fb_plan_group_refusal(const fb_plan *plan, int group);
+/* That of the first group which has one, whose number goes to `group` (may be NULL); NULL: there is none. */
+const fb_verdict *fb_plan_refusal(const fb_plan *plan, int *group);
 fb_launch_mode fb_plan_launch_mode(const fb_plan *plan);
 /* The files that groups name, each once; arena-owned, their paths the planner's. */
 int fb_plan_sources(const fb_plan *plan, fb_arena *arena, const fb_kernel_source ***out);

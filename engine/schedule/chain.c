@@ -256,11 +256,10 @@ bool fb_nest_chain_on_gpu(const fb_nest *nest)
     return nest->chain && nest->chain->units > 0;
 }
 
-bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *t, fb_verdict *why)
+static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *t, fb_verdict *why)
 {
-    static const fb_knobs automatic;
     const fb_chain *c = nest->chain;
-    const int64_t *knob = knobs ? knobs->value : automatic.value;
+    const int64_t *knob = (knobs ? knobs : &fb_knobs_automatic)->value;
     fb_dtype dtype = dtype_of(nest);
     int size = fb_dtype_size(dtype);
     if (choose_attention(nest, t, size, knob)) return true;
@@ -288,6 +287,20 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
             least, most, LEAST_TILE, MOST_TILE, WHOLE_STAGES, (long long)c->shared_bytes / 1024);
     t->rows = least;
     return refuse_size(nest, t, size, why);
+}
+
+static int stages_of(const fb_nest *nest, const fb_knobs *knobs)
+{
+    fb_chain_tile t;
+    fb_verdict ignored;
+    return choose(nest, knobs, &t, &ignored) ? t.stages : 0;
+}
+
+bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why)
+{
+    if (!choose(nest, knobs, out, why)) return false;
+    out->usual = fb_usual_stages(nest, knobs, out->stages, stages_of);
+    return true;
 }
 
 fb_chain_tile fb_chain_tile_had(const fb_nest *nest, const fb_knobs *knobs)
@@ -331,17 +344,6 @@ static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_ch
     return fb_attention_us(m, &w);
 }
 
-/* Stages that the tile would have if nobody asked for so many. */
-static int usual_stages(const fb_nest *nest, const fb_knobs *knobs, const fb_chain_tile *x)
-{
-    if (!knobs || !knobs->value[FB_KNOB_STAGES]) return x->stages;
-    fb_knobs others = *knobs;
-    fb_chain_tile usual;
-    fb_verdict ignored;
-    others.value[FB_KNOB_STAGES] = 0;
-    return fb_chain_tile_of(nest, &others, &usual, &ignored) ? usual.stages : x->stages;
-}
-
 bool fb_chain_attends(const fb_nest *nest, const fb_knobs *knobs)
 {
     return fb_nest_chain_on_gpu(nest) && fb_chain_tile_had(nest, knobs).attends;
@@ -360,7 +362,7 @@ double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine 
                       .threads = x.threads,
                       .n_products = 2,
                       .stages = x.stages,
-                      .usual = usual_stages(nest, knobs, &x),
+                      .usual = x.usual,
                       .in_turn = !x.whole && x.stages == 1};
     double size = fb_dtype_size(dtype);
     if (x.attends) return attention_us(nest, m, &x);
@@ -370,8 +372,8 @@ double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine 
                                              .depth = x.depth,
                                              .width = x.tile,
                                              .columns = x.columns,
-                                             .stages = w.stages,
-                                             .usual = w.usual});
+                                             .stages = x.stages,
+                                             .usual = x.usual});
     if (x.whole) {
         w.product[0] = (fb_tile_product){x.warp_rows, x.tile / FB_CHAIN_WARPS_N, x.depth};
         w.product[1] = (fb_tile_product){x.warp_rows, x.columns / FB_CHAIN_WARPS_N, x.tile};

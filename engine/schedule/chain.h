@@ -20,7 +20,8 @@ typedef struct {
     int tile;            /* columns of the first product that are on chip at once; if whole, all, in whole warps */
     int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments */
     int step;            /* if whole or wide: k of either product that is loaded at once */
-    int stages, threads;
+    int stages, usual;   /* of the pipeline: so many, and as many as there would be if nobody asked */
+    int threads;
     int64_t shared_bytes, blocks;
 } fb_chain_tile;
 

@@ -136,8 +136,7 @@ static bool fit(const fb_nest *nest, fb_cluster_tile *x)
 
 bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_tile *out, fb_str *says)
 {
-    static const fb_knobs automatic;
-    const int64_t *set = (knobs ? knobs : &automatic)->value;
+    const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
     const fb_tiled *t = nest->tiled;
     bool found = false;
     if (!suits(nest, says)) return false;

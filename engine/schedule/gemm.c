@@ -216,9 +216,8 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     return true;
 }
 
-bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
+static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
 {
-    static const fb_knobs automatic;
     const fb_tiled *t = nest->tiled;
     bool halves = fb_dtype_size(t->dtype) == 2, tf32 = t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32;
     fb_gemm_tile x = {.tensor = halves || tf32, .stages = 3, .split = 1};
@@ -231,7 +230,7 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
         choose_extents(t, &x);
     else if (!choose_whole(nest, &x, why))
         return false;
-    const int64_t *set = (knobs ? knobs : &automatic)->value;
+    const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
     if (!take_knobs(nest, set, &x, why)) return false;
     deepen(t, set, &x);
     if (t->kept && x.tensor && !set[FB_KNOB_STAGES]) send_for_all(t, &x);
@@ -244,6 +243,20 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
                          name_of(nest));
     if (!fits(nest, &x, why)) return false;
     *out = x;
+    return true;
+}
+
+static int stages_of(const fb_nest *nest, const fb_knobs *knobs)
+{
+    fb_gemm_tile x;
+    fb_verdict ignored;
+    return choose(nest, knobs, &x, &ignored) ? x.stages : 0;
+}
+
+bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
+{
+    if (!choose(nest, knobs, out, why)) return false;
+    out->usual = fb_usual_stages(nest, knobs, out->stages, stages_of);
     return true;
 }
 
@@ -322,18 +335,19 @@ static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm
 
 /* Waits of a thread that goes through the sums and loads what they are made into results with: for each group of
  * elements, where a row or column may be missing, which is a branch; else a few groups' loads overlap. What one group
- * needs is loaded while the product is at work. The figures are of groups of four; the code may take
- * other ones (schedule/tile.h). */
-static double epilogue_waits(const fb_nest *nest, const fb_section *s, const fb_gemm_tile *x)
+ * needs is loaded while the product is at work. The figures are of groups of four: what goes in wider or narrower ones
+ * (schedule/tile.h) is counted in fours. */
+static double epilogue_waits(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_gemm_tile *x)
 {
+    enum { GROUP = 4 };
     const double alone = 0.73, among_others = 0.25; /* latency of L2 */
-    const fb_tiled *t = nest->tiled;
-    int vector = t->columns % 4 == 0 ? 4 : 1, loads = 0;
-    double groups = ceil((double)x->m * x->n / vector / x->threads);
-    bool guarded = t->rows % x->m || t->columns % x->strip;
+    int loads = 0;
     for (int i = 0; i < s->n_values; i++)
         loads += s->values[i].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, s->values[i].node);
-    return loads && groups > 1 ? groups * (guarded ? alone : among_others) : 0;
+    if (!loads) return 0;
+    const fb_tile_epilogue by = fb_tile_epilogue_of(nest, knobs, x);
+    double groups = ceil((double)x->m * x->n / (by.vector > 1 ? GROUP : 1) / x->threads);
+    return groups > 1 ? groups * (by.few_rows || by.few_columns ? alone : among_others) : 0;
 }
 
 /* Parts of sums go through memory, most likely L2: each is stored once, and the last block of a tile to come adds up
@@ -343,17 +357,6 @@ static double split_us(const fb_tiled *t, const fb_gemm_tile *x, const fb_machin
     double bytes = 2.0 * (double)x->blocks * x->split * x->m * x->n * sum_bytes(t), clock = fb_cycles_a_us(m);
     if (x->split == 1 || clock <= 0) return 0;
     return fb_time_us(bytes, fb_rate_peak(&m->copy_hot)) + FB_ROUND_CYCLES / clock;
-}
-
-/* Stages that the tile would have if nobody asked for so many. */
-static int usual_stages(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *x)
-{
-    if (!knobs || !knobs->value[FB_KNOB_STAGES]) return x->stages;
-    fb_knobs others = *knobs;
-    fb_gemm_tile usual;
-    fb_verdict ignored;
-    others.value[FB_KNOB_STAGES] = 0;
-    return fb_gemm_tile_of(nest, &others, &usual, &ignored) ? usual.stages : x->stages;
 }
 
 double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
@@ -366,7 +369,7 @@ double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *
                       .shared_bytes = x.shared_bytes + x.kept_bytes,
                       .threads = x.threads,
                       .stages = x.stages,
-                      .usual = usual_stages(nest, knobs, &x),
+                      .usual = x.usual,
                       .n_products = 1,
                       .product = {{.warp_m = x.warp_m, .warp_n = x.warp_n}}};
     for (int p = 0; p < t->n_phases; p++) {
@@ -384,6 +387,6 @@ double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *
         w.after += fb_warp_row_cycles(nest, &nest->sections[i]) * ceil(x.m / (x.threads / (double)nest->target->warp));
     for (int i = 0; i < nest->n_sections && !t->whole; i++)
         w.waits += divides(nest, &nest->sections[i]) ? (double)x.m * x.n / x.threads
-                                                     : epilogue_waits(nest, &nest->sections[i], &x);
+                                                     : epilogue_waits(nest, knobs, &nest->sections[i], &x);
     return fb_tile_us(m, &w) + split_us(t, &x, m);
 }

@@ -9,8 +9,9 @@ typedef struct {
     bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
     int m, n, k; /* of a block; n: all strips */
     int strip;   /* columns of one */
-    int warp_m, warp_n, threads, stages;
-    int split; /* blocks that share one tile's sums over k, parts of which the last one adds up */
+    int warp_m, warp_n, threads;
+    int stages, usual; /* of the pipeline: so many, and as many as there would be if nobody asked */
+    int split;         /* blocks that share one tile's sums over k, parts of which the last one adds up */
     int64_t shared_bytes;
     int64_t kept_bytes; /* beside them, where right operands stay from one step of a loop to the next; else 0 */
     int64_t blocks;

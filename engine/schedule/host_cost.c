@@ -39,7 +39,7 @@ static double uneven_of(const fb_nest *nest, const fb_knobs *knobs, double units
 {
     double least = units;
     for (int i = 0; i < nest->n_sections; i++) {
-        fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[i], nest->chain != NULL);
+        fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[i]);
         least = fmin(least, uneven(&x, units));
     }
     return least;
@@ -50,7 +50,7 @@ static double uneven_of(const fb_nest *nest, const fb_knobs *knobs, double units
 static double narrow(const fb_knobs *knobs, fb_dtype dtype)
 {
     enum { VECTOR_BYTES = 32 };
-    int64_t asked = knobs ? knobs->value[FB_KNOB_VECTOR] : 0, elements = VECTOR_BYTES / fb_dtype_size(dtype);
+    int64_t asked = fb_knob_of(knobs, FB_KNOB_VECTOR), elements = VECTOR_BYTES / fb_dtype_size(dtype);
     return asked > 0 && asked < elements ? (double)elements / (double)asked : 1;
 }
 

@@ -1,4 +1,4 @@
-/* The knobs' names, as plan files, commands and the screen write them. */
+/* The knobs' names, as plan files, commands and the screen write them; and a pipeline's stages without its knob. */
 #include "schedule/knobs.h"
 
 #include <string.h>
@@ -9,6 +9,8 @@ static const char *const knob_name[FB_KNOBS] = {
     [FB_KNOB_STAGES] = "stages", [FB_KNOB_SPLIT_K] = "split_k", [FB_KNOB_PARTS] = "parts",
     [FB_KNOB_GRID] = "grid",
 };
+
+const fb_knobs fb_knobs_automatic;
 
 const char *fb_knob_name(fb_knob k)
 {
@@ -23,4 +25,14 @@ bool fb_knob_parse(const char *name, fb_knob *out)
         return true;
     }
     return false;
+}
+
+int fb_usual_stages(const struct fb_nest *nest, const fb_knobs *knobs, int stages,
+                    int (*chosen)(const struct fb_nest *nest, const fb_knobs *knobs))
+{
+    if (!fb_knob_of(knobs, FB_KNOB_STAGES)) return stages;
+    fb_knobs others = *knobs;
+    others.value[FB_KNOB_STAGES] = 0;
+    int usual = chosen(nest, &others);
+    return usual ? usual : stages;
 }

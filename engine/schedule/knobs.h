@@ -26,4 +26,18 @@ typedef struct {
     int64_t value[FB_KNOBS]; /* 0: automatic */
 } fb_knobs;
 
+/* Where knobs are asked for, NULL stands for these. */
+extern const fb_knobs fb_knobs_automatic;
+
+static inline int64_t fb_knob_of(const fb_knobs *knobs, fb_knob k)
+{
+    return knobs ? knobs->value[k] : 0;
+}
+
+struct fb_nest;
+/* Stages of a pipeline, of which it has `stages` with these knobs (NULL: all automatic), where nobody asks for so many:
+ * what `chosen` makes of the others (0: nothing, then it is `stages`). */
+int fb_usual_stages(const struct fb_nest *nest, const fb_knobs *knobs, int stages,
+                    int (*chosen)(const struct fb_nest *nest, const fb_knobs *knobs));
+
 #endif

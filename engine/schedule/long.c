@@ -212,7 +212,7 @@ static bool choose_parts(const fb_nest *nest, const fb_knobs *knobs, const fb_se
                          fb_cut *c)
 {
     const int64_t unit = nest->shared_bytes + RESERVE, room = room_of(nest, MOST_SHARING);
-    int64_t group = element * c->vector, bytes = c->groups * group, asked = knobs ? knobs->value[FB_KNOB_PARTS] : 0;
+    int64_t group = element * c->vector, bytes = c->groups * group, asked = fb_knob_of(knobs, FB_KNOB_PARTS);
     if (!asked && (bytes < LEAST || bytes * x->rows < LEAST_ALL || room < group)) return false;
     int64_t parts = asked ? asked : enough_parts(nest, x->rows, bytes);
     bool held = asked || parts <= (int64_t)nest->units * MOST_SHARING * MOST_OF_ALL / 100;
@@ -247,7 +247,7 @@ bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule
         c->slot[i] = FB_NONE;
         s->values[i].kept = false;
     }
-    int64_t asked = knobs ? knobs->value[FB_KNOB_THREADS] : 0;
+    int64_t asked = fb_knob_of(knobs, FB_KNOB_THREADS);
     x->deal = FB_DEAL_LONG;
     x->section = s;
     x->cut = c;

@@ -87,7 +87,7 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
 
 static void add_loops(const fb_nest *nest, const fb_knobs *knobs, int number, fb_str *out)
 {
-    fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[number], nest->chain != NULL);
+    fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[number]);
     fb_str_addf(out, "  section %d: %s: about %" PRId64 " operations", number, loops[x.shape], x.work);
     if (x.shape == FB_LOOPS_LANES) fb_str_addf(out, ", %" PRId64 " rows at once", x.lanes);
     if (x.vector) fb_str_addf(out, ", vectors of %d", x.vector);
@@ -144,7 +144,7 @@ static void add_chain(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
 void fb_schedule_print(const fb_nest *nest, fb_family family, const fb_knobs *knobs, fb_str *out)
 {
     bool grid = nest->target->grid;
-    if (family == FB_FAMILY_LIBRARY && (nest->target->library_epilogues || !nest->n_sections)) {
+    if (fb_family_row_of(family)->calls && (nest->target->library_epilogues || !nest->n_sections)) {
         fb_str_add(out, "  a library call\n");
         return;
     }

@@ -17,11 +17,6 @@ enum {
     EVEN = 64,               /* so many iterations keep any team even */
 };
 
-static int64_t knob_of(const fb_knobs *knobs, fb_knob k)
-{
-    return knobs ? knobs->value[k] : 0;
-}
-
 /* ---- accesses that run along a variable ---- */
 
 static bool is_multiple(fb_index_pool *pool, fb_ix at, int by)
@@ -97,7 +92,7 @@ int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_sect
     }
     if (!largest) return 1;
     int bytes = nest->target->vector_bytes, vector = bytes / largest < MOST_VECTOR ? bytes / largest : MOST_VECTOR;
-    int64_t asked = knob_of(knobs, FB_KNOB_VECTOR);
+    int64_t asked = fb_knob_of(knobs, FB_KNOB_VECTOR);
     while (asked > 0 && vector > asked) vector /= 2;
     while (vector > 1 && FB_MUTATE(54, x->extent[x->n - 1] % vector, false)) vector /= 2;
     return vector;
@@ -135,7 +130,7 @@ static void choose_team(const fb_target *target, fb_section_schedule *x, int64_t
 /* Threads that the knob asks for, in whole warps, as far as the hardware has them; 0: it asks for none. */
 static int threads_asked(const fb_target *t, const fb_knobs *knobs)
 {
-    int64_t threads = knob_of(knobs, FB_KNOB_THREADS);
+    int64_t threads = fb_knob_of(knobs, FB_KNOB_THREADS);
     if (threads <= 0) return 0;
     return threads < t->warp ? t->warp : threads > t->most_threads ? t->most_threads : (int)threads / t->warp * t->warp;
 }
@@ -143,7 +138,7 @@ static int threads_asked(const fb_target *t, const fb_knobs *knobs)
 /* Several rows of a block share warps evenly, and a row of its own has the block. */
 static void apply_knobs(const fb_target *t, const fb_knobs *knobs, fb_section_schedule *x)
 {
-    int64_t rows = knob_of(knobs, FB_KNOB_ROWS);
+    int64_t rows = fb_knob_of(knobs, FB_KNOB_ROWS);
     int threads = threads_asked(t, knobs);
     if (x->deal == FB_DEAL_COLUMNS) {
         if (threads) x->threads = threads;
@@ -219,7 +214,7 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
 /* Not where blocks wait for each other or return early. */
 static int64_t launched_of(const fb_knobs *knobs, const fb_section_schedule *x)
 {
-    int64_t most = knob_of(knobs, FB_KNOB_GRID);
+    int64_t most = fb_knob_of(knobs, FB_KNOB_GRID);
     bool may = most > 0 && x->deal != FB_DEAL_OWNERS && x->deal != FB_DEAL_SORTED && x->deal != FB_DEAL_SPLIT &&
                x->deal != FB_DEAL_LONG;
     return may && most < x->blocks ? most : x->blocks;
@@ -248,7 +243,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     apply_knobs(nest->target, knobs, x);
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
     fb_schedule_held(nest, knobs, x, arena);
-    if (may && (!x->held || cut.cut->ragged || knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
+    if (may && (!x->held || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
 }
 
 /* Each block goes through all of the index, once at least. As long as that is little, threads that own an element each
@@ -365,26 +360,27 @@ static void share_added(const fb_nest *nest, const fb_section *s, const fb_added
     x->shared = x->owners * s->members;
 }
 
-fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, bool inside)
+fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)
 {
     enum { LONG_PASS = 1 << 15 };
-    fb_loops_schedule x = {.shape = FB_LOOPS_ROWS, .work = fb_section_operations(s), .shared = 1};
+    fb_loops_schedule x = {
+        .shape = FB_LOOPS_ROWS, .work = fb_section_operations(s), .shared = 1, .inside = nest->chain != NULL};
     bool few = fb_space_points(&s->rows) < FB_LOOPS_FEW && fb_section_longest(s) >= LONG_PASS && !s->blocked;
     if (!s->n_passes)
         x.shape = FB_LOOPS_ELEMENTS;
     else if (fb_section_lies_across(nest->pool, s))
         x.shape = FB_LOOPS_LANES;
-    else if (few && !inside)
+    else if (few && !x.inside)
         x.shape = FB_LOOPS_LONG;
     if (x.shape == FB_LOOPS_LANES) x.lanes = lanes_of(s);
     x.inner = x.shape == FB_LOOPS_LONG;
     fb_added added;
     bool adds = fb_section_adds(nest, s, &added);
     if (adds) share_added(nest, s, &added, &x);
-    x.threads = (int)knob_of(knobs, FB_KNOB_THREADS);
+    x.threads = (int)fb_knob_of(knobs, FB_KNOB_THREADS);
     if (!x.threads && x.work < FB_WORK_FOR_THREADS && x.shape != FB_LOOPS_LONG) x.threads = 1;
-    x.vector = (int)knob_of(knobs, FB_KNOB_VECTOR);
+    x.vector = (int)fb_knob_of(knobs, FB_KNOB_VECTOR);
     if (!adds) share_rows(s, &x);
-    x.chunk = x.inner ? 0 : knob_of(knobs, FB_KNOB_ROWS);
+    x.chunk = x.inner ? 0 : fb_knob_of(knobs, FB_KNOB_ROWS);
     return x;
 }

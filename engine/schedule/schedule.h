@@ -80,6 +80,7 @@ typedef struct {
     fb_loops_shape shape;
     int64_t work;   /* operations, about */
     int64_t lanes;  /* FB_LOOPS_LANES: rows at once */
+    bool inside;    /* it stands in a loop that threads share already: over a chain's blocks */
     bool inner;     /* threads share what is inside of a row or chunk: there are too few of these */
     int threads;    /* that share it: 1 where it is too little for more, 0: as many as there are */
     int64_t chunk;  /* iterations that a thread takes at a time; 0: an even share */
@@ -90,7 +91,6 @@ typedef struct {
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
 } fb_loops_schedule;
 
-/* `inside`: the section stands inside a loop that threads share already. */
-fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, bool inside);
+fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s);
 
 #endif

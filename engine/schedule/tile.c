@@ -84,13 +84,22 @@ static bool loads_early(const fb_nest *nest, const fb_gemm_tile *tile, const fb_
     return bytes > 0 && bytes <= MOST;
 }
 
+int64_t fb_tile_columns(const fb_section *s)
+{
+    int64_t columns = 1;
+    for (int d = s->blocked; d < s->rows.n; d++) columns *= s->rows.extent[d];
+    return columns;
+}
+
 fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *tile)
 {
     enum { FEW = 4 };
     const fb_tiled *t = nest->tiled;
     const fb_section *s = &nest->sections[0];
-    fb_tile_epilogue x = {.columns = 1, .vector = 1};
-    for (int d = s->blocked; d < s->rows.n; d++) x.columns *= s->rows.extent[d];
+    fb_tile_epilogue x = {.columns = fb_tile_columns(s),
+                          .vector = 1,
+                          .few_rows = t->rows % tile->m != 0,
+                          .few_columns = !t->whole && t->columns % tile->strip != 0};
     int64_t line = t->whole ? x.columns : tile->strip;
     if (s->rows.n > s->blocked) x.vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
     if (x.vector > FEW && t->n_strips > 1) x.vector = FEW; /* or all strips' operands would crowd the registers */

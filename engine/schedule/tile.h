@@ -24,8 +24,11 @@ typedef struct {
     int vector;      /* elements that a thread stores at once: few enough that all threads have some */
     int64_t groups;  /* of these in a line of the tile */
     bool early;      /* what is loaded comes while the product is at work: each thread has one group at most */
+    bool few_rows, few_columns; /* the last tile may have rows, or columns of a strip, that are not there */
 } fb_tile_epilogue;
 
+/* Columns that a row of what the section stores has. */
+int64_t fb_tile_columns(const fb_section *s);
 fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *tile);
 
 #endif

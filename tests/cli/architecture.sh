@@ -66,15 +66,40 @@ if [ -z "$steps" ]; then report ok "strides are computed in one place"; else rep
 where='\b(k|kernel|group)(\.|->)nodes\[[^;]*FB_CLASS_CONTRACTION'
 found=$(sources -rnE --include='*.[ch]' "$where" engine tui)
 if [ -z "$found" ]; then report ok "and so are a kernel's contractions"; else report not-ok "contractions: $found"; fi
+# Which group of a plan is no kernel, and what reads a value: by a search of plan/.
+found=$(sources -rnE --include='*.c' '\bfb_(plan_group_refusal|slots_computing)\(' engine tui | grep -v '^engine/plan/')
+if [ -z "$found" ]; then report ok "a plan is searched by plan/"; else report not-ok "searches by hand: $found"; fi
 # What a nest is: its kind, and not which of its parts are there.
 part='nest->(tiled|chain|accumulator)'
 flags=$(sources -rnE --include='*.[ch]' "$part( [!=]= FB_NONE)? (&&|\|\|) !?([a-z]+->)*$part( |\)|;|\$)" engine)
 if [ -z "$flags" ]; then report ok "a nest is of one kind"; else report not-ok "several flags: $flags"; fi
+# And what its family can do, in the family's row. rows.c tells copies that no family's group asked for.
+asked=$(sources -rlE --include='*.[ch]' 'family [!=]= FB_FAMILY_' engine | LC_ALL=C sort | tr '\n' ' ')
+wanted="engine/measure/rows.c "
+if [ "$asked" = "$wanted" ]; then
+    report ok "nobody asks which family it is of"
+else
+    report not-ok "files that ask for a family: $asked; expected: $wanted"
+fi
 
 # How a kernel is dealt to threads is decided in schedule/, from its knobs; what writes it out reads what was decided.
 decided='FB_KNOB_|knobs->value|fb_(gemm|chain)_tile_of\('
 found=$(sources -rnE --include='*.[ch]' "$decided" engine/code)
 if [ -z "$found" ]; then report ok "a schedule is decided once"; else report not-ok "decided in code/: $found"; fi
+
+# Nor what is missing in a tile, or what a row of its sums has: of a tile's epilogue, by cost and code (schedule/tile.h).
+found=$(sources -rnE --include='*.[ch]' '\bt->(rows|columns) % [a-z>.-]*(tile\.|x->m\b|strip)' engine/code engine/schedule |
+    grep -v '^engine/schedule/tile\.c:')
+if [ -z "$found" ]; then report ok "a tile's epilogue too"; else report not-ok "decided beside tile.c: $found"; fi
+
+# What a kernel would be without one of its knobs, in knobs.c: one that is not set is not set by hand elsewhere.
+found=$(sources -rnE --include='*.[ch]' 'value\[FB_KNOB_[A-Z_]+\] = ' engine tui | grep -v '^engine/schedule/knobs\.c:')
+if [ -z "$found" ]; then report ok "a pipeline's usual stages too"; else report not-ok "knobs set by hand: $found"; fi
+
+# Knobs that nobody gave are read by one function, and there is one set that says nothing.
+found=$(sources -rnE --include='*.[ch]' 'fb_knobs automatic\b|knobs \? knobs->value' engine tui |
+    grep -v '^engine/schedule/knobs\.h:')
+if [ -z "$found" ]; then report ok "so is what no knob says"; else report not-ok "knobs that may be missing: $found"; fi
 
 # A warp's threads are the target's to tell.
 warps=$(sources -rnE --include='*.[ch]' 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine)

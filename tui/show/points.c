@@ -178,13 +178,6 @@ double fb_points_most(const fb_points *p)
     return most;
 }
 
-int fb_points_groups(const fb_points *p)
-{
-    int n = 0;
-    for (int i = 0; i < p->n; i++) n += !i || strcmp(p->at[i].name, p->at[i - 1].name) != 0;
-    return n;
-}
-
 /* 2.62 M, 811 k, 0.12 */
 const char *fb_points_text(char to[32], double v)
 {

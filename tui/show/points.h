@@ -32,8 +32,6 @@ void fb_points_free(fb_points *p);
 
 bool fb_points_guessed(const fb_points *p); /* some of them are no measurements */
 double fb_points_most(const fb_points *p);  /* the end of the longest bar, its spread included; 0 at least */
-/* How many names there are; the points' order is by name. */
-int fb_points_groups(const fb_points *p);
 
 /* 2.62 M, 811 k, 0.12 */
 const char *fb_points_text(char to[32], double v);
