@@ -42,6 +42,8 @@ else:
 class Ops(Base):
     """What JAX has beside NumPy's functions."""
 
+    TITLE = "JAX"
+
     def op_rsqrt(self, node, x):
         return lax.rsqrt(x)
 

@@ -48,32 +48,24 @@ WRITTEN = {
     "receive": lambda x: x, "matmul": lambda a, b: a @ b,
 }
 REDUCED = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "prod"}
-REFUSED = {op: "it shifts by numbers alone, not by tensors" for op in ("bitwise_left_shift", "bitwise_right_shift")}
 
 
-class Ops:
+class Ops(shared.Ops):
     """Each op in tinygrad's methods."""
 
-    def node(self, node, args):
-        op = node["op"]
-        own = getattr(self, "op_" + op, None)
-        if op in REFUSED:
-            raise Refused("unavailable", f"{node['name']}: tinygrad has no {op}: {REFUSED[op]}")
-        if own:
-            value = own(node, *args)
-        elif op in DIRECT:
-            value = getattr(args[0], DIRECT[op])(*args[1:])
-        elif op in WRITTEN:
-            value = WRITTEN[op](*args)
-        elif op in REDUCED:
-            value = self.reduced(node, args[0])
-        else:
-            raise Refused("unavailable", f"{node['name']}: tinygrad has no {op}")
-        return value.cast(DTYPES[node["dtype"]])
+    TITLE = "tinygrad"
+    REFUSED = {op: "it shifts by numbers alone, not by tensors" for op in ("bitwise_left_shift", "bitwise_right_shift")}
 
-    @staticmethod
-    def knows(op):
-        return op in DIRECT or op in WRITTEN or op in REDUCED or hasattr(Ops, "op_" + op)
+    def usual(self, node, args):
+        op = node["op"]
+        if op in DIRECT:
+            return getattr(args[0], DIRECT[op])(*args[1:])
+        if op in WRITTEN:
+            return WRITTEN[op](*args)
+        return self.reduced(node, args[0]) if op in REDUCED else None
+
+    def told(self, value, node):
+        return value.cast(DTYPES[node["dtype"]])
 
     @staticmethod
     def reduced(node, x):
