@@ -144,6 +144,17 @@ class Ops(shared.Ops):
     def op_cumsum(self, node, x):
         return self.m.cumsum(x, axis=node["dim"], dtype=self.dtypes[node["dtype"]])
 
+    def op_rank(self, node, x):
+        """Sorted, and the order sorted again: equals in their order, NaN the largest."""
+        dim, sort = node["dim"], self.order
+        if not node.get("start"):
+            return sort(sort(x, dim), dim)
+        behind = sort(self.m.flip(x, dim), dim)  # of the line from behind, so that from behind again equals are in their order
+        return sort(x.shape[dim] - 1 - self.m.flip(behind, dim), dim)
+
+    def order(self, x, dim):
+        return self.m.argsort(x, axis=dim, kind="stable")
+
     def op_matmul(self, node, a, b):
         return self.m.matmul(a, b)
 

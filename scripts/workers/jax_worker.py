@@ -71,6 +71,9 @@ class Ops(Base):
         out = jnp.zeros(node["shape"], values.dtype)
         return out.at[index.reshape(-1)].add(values.reshape([-1] + node["shape"][1:]))
 
+    def order(self, x, dim):
+        return jnp.argsort(x, axis=dim, stable=True)
+
     def step(self, t):
         return jnp.asarray(t, dtype=jnp.int64)
 

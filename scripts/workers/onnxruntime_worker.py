@@ -168,6 +168,23 @@ class Model(shared.Ops):
     def op_cumsum(self, node, x):
         return self.put("CumSum", [x, self.ints(node["dim"])])
 
+    def op_rank(self, node, x):
+        """TopK of all, of whose equals the first goes first. It has no place for NaN, so these are sorted apart, as the largest."""
+        dim, n, largest = node["dim"], node["shape"][node["dim"]], int(bool(node.get("start")))
+
+        def sorting(values, largest):
+            return self.put("TopK", [values, self.ints([n])], outputs=2, axis=dim, largest=largest, sorted=1)[1]
+        if 0 in node["shape"]:
+            return self.put("Cast", [x], to=TYPES["i64"])
+        if self.dtype[x] not in FLOATS:
+            return sorting(sorting(x, largest), 0)
+        wide = "f64" if self.dtype[x] == "f64" else "f32"
+        x = x if self.dtype[x] == wide else self.put("Cast", [x], to=TYPES[wide])
+        nan = self.put("IsNaN", [x])
+        order = sorting(self.put("Where", [nan, self.literal(math.inf, wide), x]), largest)
+        late = self.put("GatherElements", [self.put("Cast", [nan], to=TYPES["i32"]), order], axis=dim)
+        return sorting(self.put("GatherElements", [order, sorting(late, largest)], axis=dim), 0)
+
     def op_view(self, node, x):
         return self.put("Reshape", [x, self.ints(node["shape"])], allowzero=1)
 

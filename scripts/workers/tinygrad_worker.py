@@ -98,6 +98,19 @@ class Ops(shared.Ops):
     def op_cumsum(self, node, x):
         return x.cumsum(axis=node["dim"])
 
+    def op_rank(self, node, x):
+        """How many go before, counted; its own sort has no place for NaN."""
+        dim, n = node["dim"], node["shape"][node["dim"]]
+        line, at = x.transpose(dim, -1), Tensor.arange(n)
+        mine, other = line.unsqueeze(-1), line.unsqueeze(-2)
+
+        def is_less(a, b):
+            return (a < b) | ((b != b) & (a == a)) if dtypes.is_float(x.dtype) else a < b
+        before, behind = is_less(other, mine), is_less(mine, other)
+        before, behind = (behind, before) if node.get("start") else (before, behind)
+        goes = before | (behind.logical_not() & (at.unsqueeze(0) < at.unsqueeze(1)))
+        return goes.sum(axis=-1, dtype=dtypes.int64).transpose(dim, -1)
+
     def op_view(self, node, x):
         return x.reshape(tuple(node["shape"]))
 

@@ -34,6 +34,8 @@ cp out ops.json
 "$python" - "$srcdir" ops.json >out 2>err <<'PYTHON'
 import json, re, sys
 folder, ops = sys.argv[1] + "/scripts/workers/", {o["name"] for o in json.load(open(sys.argv[2]))["ops"]}
+table = open(sys.argv[1] + "/engine/graph/ops.def").read()
+ops |= set(re.findall(r"^OTHER\(\w+, (\w+),", table, re.M))
 structure = {"input", "param", "const", "iota", "random", "carried", "step", "item", "assign", "feed", "receive", "loop", "result"}
 base = open(folder + "fusebox_arrays.py").read()
 for name in ("jax", "onnxruntime", "tinygrad"):
@@ -69,18 +71,18 @@ there() { # FRAMEWORK PLAN…: each variant under each plan, against double
     fi
     columns=
     for plan in "$@"; do
-        for variant in layers attention gather scan loop train half; do columns="$columns $variant:$plan@$framework"; done
+        for variant in layers attention gather order scan loop train half; do columns="$columns $variant:$plan@$framework"; done
     done
     # shellcheck disable=SC2086
     timeout 600 "$FUSEBOX" run "$srcdir/tests/cli/layers.lua" $columns --worker "$framework" --format json >out 2>err </dev/null
     status=$?
-    is "$framework: loops, scopes, gathers and assignments run under $*" 0
+    is "$framework: loops, scopes, gathers, ranks and assignments run under $*" 0
     "$python" -c '
 import json
 columns = json.load(open("out"))["columns"]
 print(sum(c["error"]["ok"] and c["wall_us"]["n"] > 0 for c in columns), "of", len(columns))' >verified 2>&1
     mv verified out
-    is "$framework: and all answers are right" 0 out "^$((7 * $#)) of $((7 * $#))$"
+    is "$framework: and all answers are right" 0 out "^$((8 * $#)) of $((8 * $#))$"
 }
 there jax jit eager
 there onnxruntime all none

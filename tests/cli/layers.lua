@@ -37,6 +37,18 @@ return fb.script {
       local rows = nn.embedding(index, 9, 4)
       return rows:amax(1), rows:index_add(index, 9), index:sum(), (index % 4):argmax(0)
     end,
+    -- Ranks: equals by their place; NaN (of the logarithm of -1) is the largest; infinities; 0 and -0 are equal.
+    order = function(g)
+      local function whole(name, dtype) return g:input(name, { 4, 21, 3 }, dtype, { dist = "integer", low = -1, high = 4 }) end
+      local x, all = whole("x", "f32"), {}
+      for _, largest in ipairs { false, true } do
+        for _, t in ipairs { x:log(), -x:log(), x * 0, whole("i", "i32"), whole("l", "i64"), whole("h", "f16"), whole("d", "f64") } do
+          all[#all + 1] = t:rank(1, largest)
+        end
+      end
+      all[#all + 1] = x:rank(-1, true)
+      return table.unpack(all)
+    end,
     scan = function(g)
       local x = g:input("xs", { 5, 3 }, "f32", { dist = "normal" })
       local last, all = g:scan({ x }, { g:zeros({ 3 }) }, function(item, sum)

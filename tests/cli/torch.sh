@@ -133,6 +133,7 @@ called "$layers" norms 'F.batch_norm F.group_norm'
 called "$layers" gru torch.gru_cell
 called "$layers" gather '(F.embedding|no calls)'
 called "$layers" half F.layer_norm
+called "$layers" order 'no calls'
 called "$layers" scan 'no calls'
 
 # Loops, by hand: a / 2 + step three times, and w - 0.8 w three times, while whoever reads w from outside sees what it was.
