@@ -7,6 +7,8 @@ srcdir=${FB_SRCDIR:-.}
 python=${PYTHON:-python3}
 worker="$python $srcdir/scripts/workers/torch_worker.py"
 command -v "$python" >/dev/null 2>&1 || { echo "1..0 # SKIP there is no $python"; exit 0; }
+TORCHINDUCTOR_CACHE_DIR=$work/inductor # what others compiled tells no plan
+export TORCHINDUCTOR_CACHE_DIR
 
 # As if PyTorch were not there: a folder of that name cannot be imported.
 mkdir without && echo 'raise ImportError("No module named torch")' >without/torch.py
