@@ -21,6 +21,7 @@ typedef struct {
     fb_family family;
     fb_nest_kind kind;
     bool tiles; /* it goes where the target has tiles alone */
+    bool quiet; /* what it refuses, rows before it have refused with more to say */
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, fb_verdict *why);
@@ -249,6 +250,12 @@ static bool laid_preferred(const fb_machine *m, const fb_kernel_nodes *k)
     return !m->target->tiles && library_preferred(m, k) && fb_node_flops(k->graph, k->contractions[0]) >= LARGE;
 }
 
+/* A smaller one too, where neither loops nor a chain take it with all that it is to be one kernel with. */
+static bool laid_instead(const fb_machine *m, const fb_kernel_nodes *k)
+{
+    return !m->target->tiles && library_preferred(m, k);
+}
+
 /* ---- generated contractions ---- */
 
 /* What is no more than dots with vectors is a reduction. */
@@ -365,6 +372,13 @@ static const family_row table[] = {
      .fits = chain_fits,
      .compute_us = chain_us,
      .grid_us = fb_grid_tiles_us},
+    {.family = FB_FAMILY_LIBRARY,
+     .kind = FB_NEST_CALL,
+     .quiet = true,
+     .its_kind = library_kind,
+     .accepts = laid_accepts,
+     .preferred = laid_instead,
+     .compute_us = library_us},
 };
 enum { ROWS = sizeof table / sizeof *table };
 
@@ -405,7 +419,7 @@ void fb_family_choose(const fb_planner *p, fb_analysis *a)
         if (!wanted(&p->machine, &table[i], &a->kernel, &c, a->choice)) continue;
         a->accepted = try_row(p, &table[i], a, &why);
         bool full = table[i].kind == FB_NEST_CHAIN && why.rule == FB_RULE_SIZE;
-        if (!a->accepted && (full || !said)) a->why = why;
+        if (!a->accepted && (full || !said) && !table[i].quiet) a->why = why;
         said |= table[i].kind == FB_NEST_TILES || full;
     }
 }

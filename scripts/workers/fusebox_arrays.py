@@ -6,6 +6,7 @@ values are those of bf16."""
 import math
 import time
 
+import fusebox_worker as shared
 import numpy
 from fusebox_worker import FLOATS, Analysis, Case, Refused, Walk, allowed_of, number, source
 
@@ -86,27 +87,22 @@ def is_whole(x):
     return "int" in str(x.dtype)
 
 
-class Ops:
+class Ops(shared.Ops):
     """The ops in the functions of `m`, a module with NumPy's names; `dtypes` are what it calls ours."""
+
+    TITLE = "NumPy"
 
     def __init__(self, m, dtypes):
         self.m, self.dtypes = m, dtypes
 
-    def node(self, node, args):
-        op, m = node["op"], self.m
-        own = getattr(self, "op_" + op, None)
-        if own:
-            value = own(node, *args)
-        elif op in UNARY:
-            value = UNARY[op](m, args[0], node)
-        elif op in BINARY:
-            value = BINARY[op](m, *args)
-        else:
-            raise Refused("input", f"{node['name']}: {op} is not known here")
-        return value.astype(self.dtypes[node["dtype"]])
+    def usual(self, node, args):
+        op = node["op"]
+        if op in UNARY:
+            return UNARY[op](self.m, args[0], node)
+        return BINARY[op](self.m, *args) if op in BINARY else None
 
-    def knows(self, op):
-        return hasattr(self, "op_" + op) or op in UNARY or op in BINARY
+    def told(self, value, node):
+        return value.astype(self.dtypes[node["dtype"]])
 
     def op_gelu(self, node, x):
         return 0.5 * x * (1 + self.op_erf(node, x * 0.7071067811865476))
@@ -147,6 +143,17 @@ class Ops:
 
     def op_cumsum(self, node, x):
         return self.m.cumsum(x, axis=node["dim"], dtype=self.dtypes[node["dtype"]])
+
+    def op_rank(self, node, x):
+        """Sorted, and the order sorted again: equals in their order, NaN the largest."""
+        dim, sort = node["dim"], self.order
+        if not node.get("start"):
+            return sort(sort(x, dim), dim)
+        behind = sort(self.m.flip(x, dim), dim)  # of the line from behind, so that from behind again equals are in their order
+        return sort(x.shape[dim] - 1 - self.m.flip(behind, dim), dim)
+
+    def order(self, x, dim):
+        return self.m.argsort(x, axis=dim, kind="stable")
 
     def op_matmul(self, node, a, b):
         return self.m.matmul(a, b)

@@ -240,6 +240,27 @@ class Analysis:
         return sum(times.get(n.get("region", 0), 1) for n in self.nodes if n["id"] in self.needed)
 
 
+class Ops:
+    """How a framework makes what an op is: a method `op_NAME(node, *args)`, or else `usual(node, args)`, which leaves None where
+    it has none. REFUSED: op → why the framework cannot do it. `told` has the last word on a value."""
+
+    TITLE, REFUSED = "", {}
+
+    def usual(self, node, args):
+        return None
+
+    def told(self, value, node):
+        return value
+
+    def node(self, node, args):
+        op = node["op"]
+        own, why = getattr(self, "op_" + op, None), self.REFUSED.get(op)
+        value = None if why else own(node, *args) if own else self.usual(node, args)
+        if value is None:
+            raise Refused("unavailable", f"{node['name']}: {self.TITLE} has no {op}" + (f": {why}" if why else ""))
+        return self.told(value, node)
+
+
 class Walk:
     """Goes through a graph and computes it. `ops.node(node, args)` is one node's value, `ops.call(call, args)` an op
     scope's, `ops.loop(walk, node, values)` may run a loop in the framework's own way; without it steps are written out."""

@@ -42,6 +42,8 @@ else:
 class Ops(Base):
     """What JAX has beside NumPy's functions."""
 
+    TITLE = "JAX"
+
     def op_rsqrt(self, node, x):
         return lax.rsqrt(x)
 
@@ -68,6 +70,9 @@ class Ops(Base):
     def op_index_add(self, node, values, index):
         out = jnp.zeros(node["shape"], values.dtype)
         return out.at[index.reshape(-1)].add(values.reshape([-1] + node["shape"][1:]))
+
+    def order(self, x, dim):
+        return jnp.argsort(x, axis=dim, stable=True)
 
     def step(self, t):
         return jnp.asarray(t, dtype=jnp.int64)

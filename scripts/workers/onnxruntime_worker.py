@@ -49,11 +49,13 @@ DIRECT = {  # ops that an operator of ONNX is, with the same operands
     "where": "Where", "matmul": "MatMul", "receive": "Identity",
 }
 REDUCED = {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin", "prod": "ReduceProd"}
-REFUSED = {op: "ONNX shifts unsigned integers alone" for op in ("bitwise_left_shift", "bitwise_right_shift")}
 
 
-class Model:
+class Model(shared.Ops):
     """An ONNX model as it is written: a value is a name; `shape` and `dtype` tell of each."""
+
+    TITLE = "ONNX Runtime"
+    REFUSED = {op: "ONNX shifts unsigned integers alone" for op in ("bitwise_left_shift", "bitwise_right_shift")}
 
     def __init__(self, graph):
         self.graph, self.nodes, self.initialisers = graph, [], []
@@ -84,28 +86,19 @@ class Model:
     # -- ops (Walk asks for these)
 
     def node(self, node, args):
-        op, self.node_of = node["op"], node["name"]
-        own = getattr(self, "op_" + op, None)
-        if op in REFUSED:
-            raise Refused("unavailable", f"{node['name']}: ONNX Runtime has no {op}: {REFUSED[op]}")
-        if own:
-            name = own(node, *args)
-        elif op in DIRECT:
-            name = self.put(DIRECT[op], args)
-        elif op in REDUCED:
+        self.node_of = node["name"]
+        return super().node(node, args)
+
+    def usual(self, node, args):
+        op = node["op"]
+        if op in REDUCED:
             axes = node.get("axes", [])
-            name = self.put(REDUCED[op], [args[0], self.ints(axes)], keepdims=int(bool(node.get("keepdim")))) if axes else args[0]
-        else:
-            raise Refused("unavailable", f"{node['name']}: ONNX Runtime has no {op}")
-        return self.told(name, node)
+            return self.put(REDUCED[op], [args[0], self.ints(axes)], keepdims=int(bool(node.get("keepdim")))) if axes else args[0]
+        return self.put(DIRECT[op], args) if op in DIRECT else None
 
     def told(self, name, node):
         self.shape[name], self.dtype[name] = node["shape"], node["dtype"]
         return name
-
-    @staticmethod
-    def knows(op):
-        return op in DIRECT or op in REDUCED or hasattr(Model, "op_" + op)
 
     def op_exp2(self, node, x):
         return self.put("Pow", [self.literal(2, node["dtype"]), x])
@@ -174,6 +167,23 @@ class Model:
 
     def op_cumsum(self, node, x):
         return self.put("CumSum", [x, self.ints(node["dim"])])
+
+    def op_rank(self, node, x):
+        """TopK of all, of whose equals the first goes first. It has no place for NaN, so these are sorted apart, as the largest."""
+        dim, n, largest = node["dim"], node["shape"][node["dim"]], int(bool(node.get("start")))
+
+        def sorting(values, largest):
+            return self.put("TopK", [values, self.ints([n])], outputs=2, axis=dim, largest=largest, sorted=1)[1]
+        if 0 in node["shape"]:
+            return self.put("Cast", [x], to=TYPES["i64"])
+        if self.dtype[x] not in FLOATS:
+            return sorting(sorting(x, largest), 0)
+        wide = "f64" if self.dtype[x] == "f64" else "f32"
+        x = x if self.dtype[x] == wide else self.put("Cast", [x], to=TYPES[wide])
+        nan = self.put("IsNaN", [x])
+        order = sorting(self.put("Where", [nan, self.literal(math.inf, wide), x]), largest)
+        late = self.put("GatherElements", [self.put("Cast", [nan], to=TYPES["i32"]), order], axis=dim)
+        return sorting(self.put("GatherElements", [order, sorting(late, largest)], axis=dim), 0)
 
     def op_view(self, node, x):
         return self.put("Reshape", [x, self.ints(node["shape"])], allowzero=1)

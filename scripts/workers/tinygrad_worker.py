@@ -48,32 +48,24 @@ WRITTEN = {
     "receive": lambda x: x, "matmul": lambda a, b: a @ b,
 }
 REDUCED = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "prod"}
-REFUSED = {op: "it shifts by numbers alone, not by tensors" for op in ("bitwise_left_shift", "bitwise_right_shift")}
 
 
-class Ops:
+class Ops(shared.Ops):
     """Each op in tinygrad's methods."""
 
-    def node(self, node, args):
-        op = node["op"]
-        own = getattr(self, "op_" + op, None)
-        if op in REFUSED:
-            raise Refused("unavailable", f"{node['name']}: tinygrad has no {op}: {REFUSED[op]}")
-        if own:
-            value = own(node, *args)
-        elif op in DIRECT:
-            value = getattr(args[0], DIRECT[op])(*args[1:])
-        elif op in WRITTEN:
-            value = WRITTEN[op](*args)
-        elif op in REDUCED:
-            value = self.reduced(node, args[0])
-        else:
-            raise Refused("unavailable", f"{node['name']}: tinygrad has no {op}")
-        return value.cast(DTYPES[node["dtype"]])
+    TITLE = "tinygrad"
+    REFUSED = {op: "it shifts by numbers alone, not by tensors" for op in ("bitwise_left_shift", "bitwise_right_shift")}
 
-    @staticmethod
-    def knows(op):
-        return op in DIRECT or op in WRITTEN or op in REDUCED or hasattr(Ops, "op_" + op)
+    def usual(self, node, args):
+        op = node["op"]
+        if op in DIRECT:
+            return getattr(args[0], DIRECT[op])(*args[1:])
+        if op in WRITTEN:
+            return WRITTEN[op](*args)
+        return self.reduced(node, args[0]) if op in REDUCED else None
+
+    def told(self, value, node):
+        return value.cast(DTYPES[node["dtype"]])
 
     @staticmethod
     def reduced(node, x):
@@ -105,6 +97,19 @@ class Ops:
 
     def op_cumsum(self, node, x):
         return x.cumsum(axis=node["dim"])
+
+    def op_rank(self, node, x):
+        """How many go before, counted; its own sort has no place for NaN."""
+        dim, n = node["dim"], node["shape"][node["dim"]]
+        line, at = x.transpose(dim, -1), Tensor.arange(n)
+        mine, other = line.unsqueeze(-1), line.unsqueeze(-2)
+
+        def is_less(a, b):
+            return (a < b) | ((b != b) & (a == a)) if dtypes.is_float(x.dtype) else a < b
+        before, behind = is_less(other, mine), is_less(mine, other)
+        before, behind = (behind, before) if node.get("start") else (before, behind)
+        goes = before | (behind.logical_not() & (at.unsqueeze(0) < at.unsqueeze(1)))
+        return goes.sum(axis=-1, dtype=dtypes.int64).transpose(dim, -1)
 
     def op_view(self, node, x):
         return x.reshape(tuple(node["shape"]))

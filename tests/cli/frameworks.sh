@@ -34,6 +34,8 @@ cp out ops.json
 "$python" - "$srcdir" ops.json >out 2>err <<'PYTHON'
 import json, re, sys
 folder, ops = sys.argv[1] + "/scripts/workers/", {o["name"] for o in json.load(open(sys.argv[2]))["ops"]}
+table = open(sys.argv[1] + "/engine/graph/ops.def").read()
+ops |= set(re.findall(r"^OTHER\(\w+, (\w+),", table, re.M))
 structure = {"input", "param", "const", "iota", "random", "carried", "step", "item", "assign", "feed", "receive", "loop", "result"}
 base = open(folder + "fusebox_arrays.py").read()
 for name in ("jax", "onnxruntime", "tinygrad"):
@@ -45,34 +47,11 @@ PYTHON
 status=$?
 is "each op is mapped, or refused by name" 0 out '^jax all$' out '^onnxruntime all$' out '^tinygrad all$'
 
-cat >obeys.py <<'PYTHON'
-import json, sys
-def say(m):
-    print(json.dumps(m), flush=True)
-devices = {"devices": [{"device": "torch", "kind": "torch", "name": "Stand-in", "plans": ["compile"], "obeys": True}], "libraries": []}
-for line in sys.stdin:
-    m = json.loads(line)
-    kind, number = m["type"], m.get("id", 0)
-    if kind == "graph":
-        head = json.loads(sys.stdin.readline())
-        for _ in range(head["n_scopes"] + head["n_regions"] + head["n_nodes"] + 1):
-            sys.stdin.readline()
-    elif kind == "hello":
-        say({"type": "hello", "fusebox": 1, "version": "0", "host": "nowhere", **devices})
-    elif kind == "devices":
-        say({"type": "devices", "id": number, **devices})
-    elif kind == "prepare":
-        with open("given.jsonl", "a") as out:
-            out.write(json.dumps(m["plan"]) + "\n")
-        say({"type": "error", "id": number, "kind": "unavailable", "text": "written down"})
-    elif kind == "quit":
-        break
-PYTHON
-fb run split_stack combined:none@torch combined:max@torch combined:compile@torch combined:rolled@torch $small --worker "$python obeys.py"
-is "a plan of ours is handed over as groups, one of its own by name" 3 err 'written down'
+fb run split_stack combined:none@torch combined:max@torch combined:compile@torch combined:rolled@torch $small --worker "env STANDIN_OBEYS=1 STANDIN_LOG=given.log $python $srcdir/tests/cli/standin_peer.py"
+is "a plan of ours is handed over as groups, one of its own by name" 0
 "$python" -c '
 import json
-given = {(p if isinstance(p, str) else p["name"]): p for p in map(json.loads, open("given.jsonl"))}
+given = {(p if isinstance(p, str) else p["name"]): p for p in (json.loads(line) if line[0] == "{" else line.strip() for line in open("given.log"))}
 none, most = (given[k]["groups"] for k in ("none", "max"))
 print("groups", len(none), "more" if len(none) > len(most) >= 1 else "not more", len(most))
 print("same nodes", sorted({i for g in most for i in g}) == sorted({i for g in none for i in g}))
@@ -82,44 +61,6 @@ is "as many groups as the plan has kernels" 0 out '^groups [0-9]+ more' out '^sa
 
 # ---- with what is there ----
 
-cat >mixed.lua <<'LUA'
-local nn = require "nn"
-return require("fusebox").script {
-  variants = {
-    layers = function(g)
-      local x = g:input("x", { 6, 12 }, "f32", { dist = "normal" })
-      local y = nn.silu(nn.linear(nn.layer_norm(x, { affine = true }), 8))
-      return nn.softmax(nn.addmm(g:param("b", { 5 }), y, g:param("w", { 8, 5 })), 0), x:clamp(-1, 1):cumsum(1):flip({ 0 })
-    end,
-    attention = function(g)
-      local function of(name) return g:input(name, { 2, 3, 5, 8 }, "f32", { dist = "normal" }) end
-      return nn.attention(of("q"), of("k"), of("v"), { mask = g:input("mask", { 5, 5 }) })
-    end,
-    gather = function(g)
-      local index = g:input("index", { 7 }, "i64", { dist = "integer", low = 0, high = 9 })
-      local rows = nn.embedding(index, 9, 4)
-      return rows:amax(1), rows:index_add(index, 9), index:sum(), (index % 4):argmax(0)
-    end,
-    loop = function(g)
-      local x = g:input("xs", { 5, 3 }, "f32", { dist = "normal" })
-      local last, all = g:scan({ x }, { g:zeros({ 3 }) }, function(item, sum)
-        local next = sum * 0.5 + item:tanh()
-        return { next }, { next * 2 }
-      end)
-      return last[1], all[1], g:loop(3, { g:input("y", { 2 }) }, function(step, a) return a * 0.5 + step:to("f32") end)
-    end,
-    train = function(g)
-      local w, x = g:param("w", { 4, 4 }), g:input("x", { 2, 4 })
-      g:loop(3, {}, function() g:assign(w, w - 0.1 * x:t():matmul(x:matmul(w))) end)
-      return w:sum()
-    end,
-    half = function(g)
-      local x = g:input("x", { 8, 32 }, "f16", { dist = "normal" })
-      return nn.layer_norm(x):gelu(), (x * 0.1 + 1):rsqrt()
-    end,
-  },
-}
-LUA
 there() { # FRAMEWORK PLAN…: each variant under each plan, against double
     framework=$1
     shift
@@ -130,18 +71,18 @@ there() { # FRAMEWORK PLAN…: each variant under each plan, against double
     fi
     columns=
     for plan in "$@"; do
-        for variant in layers attention gather loop train half; do columns="$columns $variant:$plan@$framework"; done
+        for variant in layers attention gather order scan loop train half; do columns="$columns $variant:$plan@$framework"; done
     done
     # shellcheck disable=SC2086
-    timeout 600 "$FUSEBOX" run mixed.lua $columns --worker "$framework" --format json >out 2>err </dev/null
+    timeout 600 "$FUSEBOX" run "$srcdir/tests/cli/layers.lua" $columns --worker "$framework" --format json >out 2>err </dev/null
     status=$?
-    is "$framework: loops, scopes, gathers and assignments run under $*" 0
+    is "$framework: loops, scopes, gathers, ranks and assignments run under $*" 0
     "$python" -c '
 import json
 columns = json.load(open("out"))["columns"]
 print(sum(c["error"]["ok"] and c["wall_us"]["n"] > 0 for c in columns), "of", len(columns))' >verified 2>&1
     mv verified out
-    is "$framework: and all answers are right" 0 out "^$((6 * $#)) of $((6 * $#))$"
+    is "$framework: and all answers are right" 0 out "^$((8 * $#)) of $((8 * $#))$"
 }
 there jax jit eager
 there onnxruntime all none

@@ -90,6 +90,28 @@ fb check conv.lua eager max --device host
 is "windows are laid out for the library" 0 out '✓ eager' out '✓ max'
 fb run conv.lua max --device host --format json
 is "as a launch of its own" 0 out '"launches": 2,'
+# With its bias it is one kernel at any size: too much for loops that would sum and add, too little to ask for the library first.
+cat >biased.lua <<'LUA'
+local fb, nn = require "fusebox", require "nn"
+return fb.script { title = "biased",
+  params = { size = fb.int { 8, min = 1, max = 64 }, channels = fb.int { 16, min = 1, max = 64 }, batch = fb.int { 1, min = 1, max = 4 } },
+  model = function(g, p)
+    return nn.conv2d(g:input("x", { p.batch, p.channels, p.size, p.size }, "f32"), 16, 3, { padding = 1 })
+  end,
+}
+LUA
+while read -r size channels batch; do
+    set -- --set "size=$size" --set "channels=$channels" --set "batch=$batch" --device host
+    fb check biased.lua eager "$@"
+    is "a convolution with bias, $channels channels of $batch x $size x $size" 0 out '✓ eager'
+    fb explain biased.lua eager --procedure "$@"
+    is "is one kernel of eager" 0 out '^kernel 1: .*, 2 fused' no '^kernel 2:'
+done <<'END'
+8 16 1
+31 16 1
+19 24 2
+33 64 1
+END
 cat >twice.lua <<'LUA'
 return function(g)
   local x = g:input("x", { 511 }, "f32", { dist = "normal" }):unfold(0, 256)

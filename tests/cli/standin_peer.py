@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A worker that stands in for a framework: its plans take what the clock says, and its answers are always right.
 
-With STANDIN_PLAN it tells what that file holds as the plan of its compiler. Writes what it is asked to prepare to standin.log. A plan "broken" ends the process; "away" cannot be had here."""
+With STANDIN_PLAN it tells what that file holds as the plan of its compiler; with STANDIN_OBEYS it takes plans of fusebox's.
+Writes what it is asked to prepare to standin.log: a plan by its name, one of fusebox's as it came. "away" cannot be had here."""
 import json
 import os
 import sys
@@ -9,6 +10,8 @@ import time
 
 LOG = os.environ.get("STANDIN_LOG", "standin.log")
 DEVICE = {"device": "torch", "kind": "torch", "name": "Stand-in 1.0 on nothing", "plans": ["eager", "compile", "away"]}
+if os.environ.get("STANDIN_OBEYS"):
+    DEVICE["obeys"] = True
 cases = {}
 
 
@@ -48,11 +51,13 @@ for line in sys.stdin:
         say({"type": "devices", "id": number, "devices": [DEVICE], "libraries": []})
     elif kind == "prepare":
         with open(LOG, "a") as log:
-            log.write(f"{m['plan']}{' ahead' if m.get('ahead') else ''}\n")
-        if m["plan"] == "away":
+            given = m["plan"] if isinstance(m["plan"], str) else json.dumps(m["plan"])
+            log.write(f"{given}{' ahead' if m.get('ahead') else ''}\n")
+        plan = m["plan"] if isinstance(m["plan"], str) else m["plan"]["name"]
+        if plan == "away":
             say({"type": "error", "id": number, "kind": "unavailable", "text": "there is no away here"})
             continue
-        cases[number] = {"plan": m["plan"], "at": [], "wall": []}
+        cases[number] = {"plan": plan, "at": [], "wall": []}
         say({"type": "prepared", "id": number, "report": report(cases[number])})
     elif kind == "sample":
         case = cases[number]

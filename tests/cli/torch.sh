@@ -7,6 +7,8 @@ srcdir=${FB_SRCDIR:-.}
 python=${PYTHON:-python3}
 worker="$python $srcdir/scripts/workers/torch_worker.py"
 command -v "$python" >/dev/null 2>&1 || { echo "1..0 # SKIP there is no $python"; exit 0; }
+TORCHINDUCTOR_CACHE_DIR=$work/inductor # what others compiled tells no plan
+export TORCHINDUCTOR_CACHE_DIR
 
 # As if PyTorch were not there: a folder of that name cannot be imported.
 mkdir without && echo 'raise ImportError("No module named torch")' >without/torch.py
@@ -115,57 +117,7 @@ holds "inputs are the same bit for bit, under two seeds" "$python" "$srcdir/test
 
 # ---- the same answers, from PyTorch's own calls ----
 
-cat >layers.lua <<'LUA'
-local fb, nn = require "fusebox", require "nn"
-return fb.script {
-  variants = {
-    layers = function(g)
-      local x = g:input("x", { 6, 12 }, "f32", { dist = "normal" })
-      local y = nn.silu(nn.linear(nn.layer_norm(x, { affine = true }), 8))
-      return nn.softmax(nn.addmm(g:param("b", { 5 }), y, g:param("w", { 8, 5 })), 0), x:clamp(-1, 1):cumsum(1):flip({ 0 })
-    end,
-    attention = function(g)
-      local function of(name) return g:input(name, { 2, 3, 5, 8 }, "f32", { dist = "normal" }) end
-      return nn.attention(of("q"), of("k"), of("v"), { mask = g:input("mask", { 5, 5 }) })
-    end,
-    lstm = function(g)
-      local xs = g:input("x", { 4, 3, 6 }, "f32", { dist = "normal" })
-      local h = g:zeros({ 3, 5 })
-      local weights = nn.lstm_weights(xs:unbind(0)[1], h)
-      local _, ys = g:scan({ xs }, { h, h }, function(x, h, c)
-        local h1, c1 = nn.lstm_cell(x, h, c, { weights = weights })
-        return { h1, c1 }, { h1 }
-      end)
-      return ys[1]
-    end,
-    norms = function(g)
-      local x = g:input("x", { 2, 6, 5, 4 }, "f32", { dist = "normal" })
-      return nn.batch_norm(x), nn.group_norm(x, 3), nn.batch_norm(x, { affine = false, name = "plain" })
-    end,
-    gru = function(g)
-      local h = g:input("h", { 3, 5 })
-      return nn.gru_cell(g:input("x", { 3, 6 }), h)
-    end,
-    gather = function(g)
-      local index = g:input("index", { 7 }, "i64", { dist = "integer", low = 0, high = 9 })
-      return nn.embedding(index, 9, 4):amax(1), index:sum(), (index % 4):argmax(0)
-    end,
-    loop = function(g)
-      return g:loop(3, { g:input("x", { 2 }, "f32", { dist = "constant", value = 1 }) }, function(step, a) return a * 0.5 + step:to("f32") end)
-    end,
-    train = function(g)
-      local one = { dist = "constant", value = 1 }
-      local w, x = g:param("w", { 4, 4 }, "f32", one), g:input("x", { 2, 4 }, "f32", one)
-      g:loop(3, {}, function() g:assign(w, w - 0.1 * x:t():matmul(x:matmul(w))) end)
-      return w:sum()
-    end,
-    half = function(g)
-      local x = g:input("x", { 8, 32 }, "f16", { dist = "normal" })
-      return nn.layer_norm(x):gelu(), (x * 0.1 + 1):rsqrt()
-    end,
-  },
-}
-LUA
+layers=$srcdir/tests/cli/layers.lua
 called() { # SCRIPT VARIANT CALLS SWITCH…
     script=$1 variant=$2 calls=$3
     shift 3
@@ -177,16 +129,18 @@ called() { # SCRIPT VARIANT CALLS SWITCH…
     status=$?
     is "$(basename "$script") $variant: the reference's answer, through $calls" 0 out "^$calls$"
 }
-called layers.lua layers 'F.layer_norm F.linear F.silu F.softmax torch.addmm'
-called layers.lua attention F.scaled_dot_product_attention
-called layers.lua norms 'F.batch_norm F.group_norm'
-called layers.lua gru torch.gru_cell
-called layers.lua gather '(F.embedding|no calls)'
-called layers.lua half F.layer_norm
+called "$layers" layers 'F.layer_norm F.linear F.silu F.softmax torch.addmm'
+called "$layers" attention F.scaled_dot_product_attention
+called "$layers" norms 'F.batch_norm F.group_norm'
+called "$layers" gru torch.gru_cell
+called "$layers" gather '(F.embedding|no calls)'
+called "$layers" half F.layer_norm
+called "$layers" order 'no calls'
+called "$layers" scan 'no calls'
 
 # Loops, by hand: a / 2 + step three times, and w - 0.8 w three times, while whoever reads w from outside sees what it was.
 said() { # VARIANT REGEX
-    fb graph layers.lua "$1:none" --format json
+    fb graph "$layers" "$1:none" --set ones=true --format json
     cp out graph.json
     "$python" "$srcdir/tests/cli/torch_values.py" print graph.json >out 2>err
     status=$?
@@ -195,7 +149,7 @@ said() { # VARIANT REGEX
 said loop '^[a-z0-9_.]+ 2\.625 2\.625$'
 said train '^[a-z0-9_.]+ 0\.008'
 said train '^[a-z0-9_.]+ 16$'
-fbt run layers.lua lstm:eager@torch --format json
+fbt run "$layers" lstm:eager@torch --format json
 is "an LSTM over time, against the same op by op in double" 0
 json "through PyTorch's cell" out columns.0.error.ok=true columns.0.launches
 
