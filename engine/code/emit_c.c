@@ -376,11 +376,142 @@ static void declare_accumulators(loops *l, fb_pass p)
     }
 }
 
-static void emit_pass(loops *l, int number)
+/* ---- passes that threads share ---- */
+
+/* OpenMP combines what threads have reduced in the order in which they end, so that sums of floats would differ from
+ * run to run. Threads share such a pass in parts of a fixed length instead, and what the parts come to is added up in
+ * their order: neither chance nor the number of threads decides what is left. */
+typedef struct {
+    int64_t each, count; /* of the first dimension's steps in a part; of parts, 0: none are needed */
+} pass_parts;
+
+static bool depends_on_order(const loops *l, fb_pass p)
+{
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!fb_section_reduces(&l->s->values[i], p) || !is_float_value(l, i)) continue;
+        const char *by = fb_emit_reduction(l->e, i).clause;
+        if (by && (strcmp(by, "+") == 0 || strcmp(by, "*") == 0)) return true;
+    }
+    return false;
+}
+
+/* At most so many parts, of at least so many points. */
+static pass_parts parts_of(const loops *l, fb_pass p, int64_t most, int64_t fewest)
+{
+    enum { VECTORS = 16 };
+    const fb_space *space = &l->s->spaces[p.space];
+    int64_t points = space->n ? fb_space_points(space) : 0;
+    if (!points || !depends_on_order(l, p)) return (pass_parts){0};
+    int64_t n = space->extent[0], inner = points / n, each = (n + most - 1) / most;
+    if (each * inner < fewest) each = (fewest + inner - 1) / inner;
+    if (space->n == 1) each = (each + VECTORS - 1) / VECTORS * VECTORS;
+    return (pass_parts){each, (n + each - 1) / each};
+}
+
+static const char *parts_name(const loops *l, fb_val v)
+{
+    return fb_arena_printf(l->e->arena, "fb_parts_%s", l->e->names[v]);
+}
+
+/* array: what is behind a name, "[512]" of lanes. */
+static void declare_parts(loops *l, fb_pass p, pass_parts parts, const char *array)
+{
+    for (int i = 0; i < l->s->n_values; i++)
+        if (fb_section_reduces(&l->s->values[i], p))
+            fb_emit(l->e, "%s%s %s[%" PRId64 "]%s;", array[0] ? "_Alignas(64) " : "", fb_emit_type(l->e, i),
+                    parts_name(l, i), parts.count, array);
+}
+
+/* Opens the loop over parts. Accumulators of the same names are to be declared in it. */
+static void open_parts(loops *l, fb_pass p, pass_parts parts)
+{
+    const fb_space *space = &l->s->spaces[p.space];
+    const char *n = fb_emit_number(l->e, space->extent[0]);
+    fb_emit_directive(l->e, "#pragma omp parallel for schedule(static)%s", threads_words(l));
+    fb_emit_for(l->e, NULL, "fb_part", "0", fb_emit_number(l->e, parts.count), NULL);
+    fb_emit(l->e, "const int64_t fb_first = fb_part * %" PRId64 ";", parts.each);
+    fb_emit(l->e, "const int64_t fb_last = fb_first + %" PRId64 " < %s ? fb_first + %" PRId64 " : %s;", parts.each, n,
+            parts.each, n);
+}
+
+/* One step: what part fb_part left joins the sum. */
+static void join_part(loops *l, fb_val v, const char *entry)
 {
     fb_emitter *e = l->e;
-    fb_pass p = l->s->passes[number];
+    fb_reduction r = fb_emit_reduction(e, v);
+    const char *to = fb_arena_printf(e->arena, "%s%s", e->names[v], entry);
+    const char *part = fb_arena_printf(e->arena, "%s[fb_part]%s", parts_name(l, v), entry);
+    bool f = is_float_value(l, v);
+    switch (r.op) {
+    case FB_OP_AMAX:
+    case FB_OP_AMIN:
+        if (f)
+            fb_emit(e, "%s = %s(%s, %s);", to, r.clause, to, part);
+        else
+            fb_emit(e, "%s = %s %s %s ? %s : %s;", to, part, r.op == FB_OP_AMAX ? ">" : "<", to, part, to);
+        break;
+    case FB_OP_PROD: fb_emit(e, f ? "%s = %s * %s;" : "%s = fb_wrap_mul(%s, %s);", to, to, part); break;
+    default: fb_emit(e, f ? "%s = %s + %s;" : "%s = fb_wrap_add(%s, %s);", to, to, part);
+    }
+}
+
+/* Closes the loop over parts, and adds up what they left. lanes: so many a value; 0: one. */
+static void close_parts(loops *l, fb_pass p, pass_parts parts, int64_t lanes)
+{
+    fb_emitter *e = l->e;
+    const char *entry = lanes ? "[lane]" : "", *all = lanes ? fb_emit_number(e, lanes) : NULL;
+    for (int joins = 0; joins < 2; joins++) {
+        if (joins) fb_emit_for(e, NULL, "fb_part", "0", fb_emit_number(e, parts.count), NULL);
+        if (lanes) fb_emit_for(e, NULL, "lane", "0", all, NULL);
+        for (int i = 0; i < l->s->n_values; i++) {
+            if (!fb_section_reduces(&l->s->values[i], p)) continue;
+            if (joins)
+                join_part(l, i, entry);
+            else
+                fb_emit(e, "%s[fb_part]%s = %s%s;", parts_name(l, i), entry, e->names[i], entry);
+        }
+        if (lanes) fb_emit_close(e);
+        fb_emit_close(e);
+    }
+}
+
+/* Loops over the points of a pass, in one part's where threads share it so. */
+static void open_pass(loops *l, fb_pass p, bool ordered, bool threads, pass_parts parts)
+{
     const fb_space *space = &l->s->spaces[p.space];
+    const char *reductions = ordered ? "" : clauses(l, p, "");
+    for (int d = 0; d < space->n; d++) {
+        bool first = d == 0, last = d == space->n - 1;
+        if (threads && first && !parts.count)
+            fb_emit_directive(l->e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
+                              threads_words(l));
+        else if (last && !ordered)
+            pragma_simd(l, reductions);
+        if (parts.count && first) {
+            fb_emit_for(l->e, NULL, var(l, space->var[d]), "fb_first", "fb_last", NULL);
+            l->opened++;
+        } else {
+            open_for(l, space->var[d], space->extent[d]);
+        }
+    }
+}
+
+static void end_reductions(loops *l, fb_pass p)
+{
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        const char *points = fb_emit_mean_points(l->e, i);
+        if (FB_MUTATE(46, points, false)) fb_emit(l->e, "%s /= %s;", l->e->names[i], points);
+        l->e->known[i] = true;
+        fb_emit_as_index(l->e, i);
+    }
+}
+
+static void emit_pass(loops *l, int number)
+{
+    enum { MOST = 256, FEWEST = 512 };
+    fb_emitter *e = l->e;
+    fb_pass p = l->s->passes[number];
     bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     fb_section_needed(l->s, number, needed);
     fb_emit_count_uses(e, needed, p.space, p.depth);
@@ -389,30 +520,22 @@ static void emit_pass(loops *l, int number)
     declare_accumulators(l, p);
     declare_scans(l, p, needed, "", "0");
     bool ordered = in_order(l, p, needed), threads = l->x.shape == FB_LOOPS_LONG && l->x.threads != 1 && !ordered;
-    const char *reductions = ordered ? "" : clauses(l, p, "");
-    int outside = l->opened;
-    for (int d = 0; d < space->n; d++) {
-        bool first = d == 0, last = d == space->n - 1;
-        if (threads && first)
-            fb_emit_directive(e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
-                              threads_words(l));
-        else if (last && !ordered)
-            pragma_simd(l, reductions);
-        open_for(l, space->var[d], space->extent[d]);
+    pass_parts parts = threads ? parts_of(l, p, MOST, FEWEST) : (pass_parts){0};
+    if (parts.count) {
+        declare_parts(l, p, parts, "");
+        open_parts(l, p, parts);
+        declare_accumulators(l, p);
     }
+    int outside = l->opened;
+    open_pass(l, p, ordered, threads, parts);
     bool *mark = fb_emit_mark(e);
     fill_kept(l, p, needed);
     pass_body(l, p, "");
     fb_emit_forget(e, mark);
     close_to(l, outside);
+    if (parts.count) close_parts(l, p, parts, 0);
     refer_kept(l, p, needed);
-    for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_section_reduces(&l->s->values[i], p)) continue;
-        const char *points = fb_emit_mean_points(l->e, i);
-        if (FB_MUTATE(46, points, false)) fb_emit(e, "%s /= %s;", e->names[i], points);
-        e->known[i] = true;
-        fb_emit_as_index(e, i);
-    }
+    end_reductions(l, p);
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
 }
 
@@ -484,8 +607,37 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     fb_emit_close(e);
 }
 
+/* Loops over the points of a pass; where threads share it, each part or thread has accumulators of its own. Gives how
+ * many loops were open before those over points. */
+static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads, pass_parts parts)
+{
+    fb_emitter *e = l->e;
+    const fb_space *space = &l->s->spaces[p.space];
+    if (parts.count) {
+        declare_parts(l, p, parts, fb_arena_printf(e->arena, "[%" PRId64 "]", l->x.lanes));
+        open_parts(l, p, parts);
+        for (int i = 0; i < l->s->n_values; i++)
+            if (fb_section_reduces(&l->s->values[i], p)) l->declared[i] = false;
+        lane_accumulators(l, p, needed);
+    } else if (threads) {
+        fb_emit_directive(e, "#pragma omp parallel for%s schedule(static)%s",
+                          clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->x.lanes)), threads_words(l));
+    }
+    int outside = l->opened;
+    for (int d = 0; d < space->n; d++) {
+        if (parts.count && d == 0) {
+            fb_emit_for(e, NULL, var(l, space->var[d]), "fb_first", "fb_last", NULL);
+            l->opened++;
+        } else {
+            open_for(l, space->var[d], space->extent[d]);
+        }
+    }
+    return outside;
+}
+
 static void lane_pass(loops *l, int number)
 {
+    enum { MOST = 32, FEWEST = 128 };
     fb_emitter *e = l->e;
     fb_pass p = l->s->passes[number];
     const fb_space *space = &l->s->spaces[p.space];
@@ -498,11 +650,8 @@ static void lane_pass(loops *l, int number)
     /* few chunks of long columns: threads share the passes, each with accumulators of its own */
     bool threads = l->x.inner && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
                    l->x.threads != 1 && !l->x.inside;
-    if (threads)
-        fb_emit_directive(e, "#pragma omp parallel for%s schedule(static)%s",
-                          clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->x.lanes)), threads_words(l));
-    int outside = l->opened;
-    for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
+    pass_parts parts = threads ? parts_of(l, p, MOST, FEWEST) : (pass_parts){0};
+    int outside = open_lane_pass(l, p, needed, threads, parts);
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         plain[i] = e->names[i];
@@ -516,6 +665,7 @@ static void lane_pass(loops *l, int number)
     fb_emit_forget(e, mark);
     close_to(l, outside);
     for (int i = 0; i < l->s->n_values; i++) e->names[i] = plain[i];
+    if (parts.count) close_parts(l, p, parts, l->x.lanes);
     for (int i = 0; i < l->s->n_values; i++) {
         if (!fb_section_reduces(&l->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(l->e, i);
