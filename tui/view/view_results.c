@@ -467,7 +467,8 @@ int fb_results_points(fb_app *app, fb_arena *arena, fb_point **out)
         const item *it = &l->items[i];
         double flops = fb_json_number_or(it->row, "flops", NAN);
         if (it->key[BY_WALL] > 0 && it->key[BY_BYTES] > 0)
-            (*out)[n++] = (fb_point){it->column, it->key[BY_BYTES], it->key[BY_WALL], flops, -1};
+            (*out)[n++] =
+                (fb_point){it->column, it->key[BY_BYTES], it->key[BY_WALL], flops, .column = -1, .kind = it->kind};
     }
     return n;
 }
