@@ -131,6 +131,12 @@ fb_figure_source fb_figure_floor_kind(const json_t *row)
     return guessed ? FB_SOURCE_PREDICTED : fb_figure_kind(row);
 }
 
+bool fb_figure_is_wrong(const json_t *row)
+{
+    const json_t *error = json_object_get(row, "error");
+    return json_object_get(error, "bound") && !fb_json_bool_or(error, "ok", true);
+}
+
 const json_t *fb_figure_value(const json_t *row, fb_figure_id id)
 {
     const char *const *path = fb_figures[id].path;

@@ -54,6 +54,7 @@ const char *fb_figure_spread(char to[48], const fb_stat *s, fb_figure_source kin
 
 fb_figure_source fb_figure_kind(const json_t *row);       /* of its times; a row that says nothing: measured */
 fb_figure_source fb_figure_floor_kind(const json_t *row); /* … of × floor: of a guessed floor, a prediction */
+bool fb_figure_is_wrong(const json_t *row);               /* it was checked and found wrong: its times are no figures */
 const json_t *fb_figure_value(const json_t *row, fb_figure_id id); /* borrowed; NULL: not known */
 double fb_figure_number(const json_t *row, fb_figure_id id);       /* NAN: not known */
 /* As written for people, by the table's unit and rule; `to` returned. */

@@ -84,7 +84,7 @@ static int add_history(fb_app *app, fb_arena *arena, fb_point **to, int n)
         double us = fb_json_number_or(json_object_get(row, "wall_us"), "median", NAN);
         double moved = fb_json_number_or(bytes, "read", NAN) + fb_json_number_or(bytes, "written", NAN);
         if (strcmp(fb_json_string_or(row, "graph_hash", ""), hex) != 0 || !(us > 0) || !(moved > 0)) continue;
-        if (strcmp(fb_json_string_or(row, "device", ""), c->device) != 0) continue;
+        if (strcmp(fb_json_string_or(row, "device", ""), c->device) != 0 || fb_figure_is_wrong(row)) continue;
         all[n++] = (fb_point){fb_arena_strdup(arena, fb_json_string_or(row, "plan", "?")),
                               moved,
                               us,
