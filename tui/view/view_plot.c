@@ -331,7 +331,7 @@ static void legend(const plot *p, fb_str *out)
         return;
     }
     fb_str_add(out, "digits: columns, letters: kernels, o ~: earlier ones, ");
-    fb_str_add(out, !p || p->doubted         ? "no line: calibration doubted"
+    fb_str_add(out, !p || p->doubted         ? "no line: doubted"
                     : !p->machine            ? "no line"
                     : p->machine->calibrated ? "line: the limit"
                                              : "line: a guessed limit");
