@@ -1306,11 +1306,13 @@ static void results_keep_their_kind(void **state)
     assert_true(term_wait(t, "≈22.5 µs", PATIENCE_MS));
     assert_true(term_wait(t, " 32.5 µs", PATIENCE_MS));
     assert_true(term_wait(t, "~42.5 µs", PATIENCE_MS));
-    assert_true(term_wait(t, " · predicted · us ~42.5", PATIENCE_MS)); /* of the first row */
+    assert_true(term_wait(t, " · predicted", PATIENCE_MS)); /* of the first row */
     assert_true(term_wait(t, "  wrong ", PATIENCE_MS));
     assert_false(term_shows(t, "61.5 µs")); /* a wrong result has no time */
-    term_keys(t, "j");
+    term_keys(t, "j j j j");
     assert_true(term_wait(t, "a wrong result, y[3]: 4, expected 5", PATIENCE_MS));
+    term_keys(t, "j");
+    assert_true(term_wait(t, " · predicted · us ~42.5", PATIENCE_MS));
     term_free(t);
 }
 
@@ -1330,9 +1332,9 @@ static void bars_of_results_are_of_one_device(void **state)
     term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
     snprintf(keys, sizeof keys, ": \"history %s\" Enter", path);
     term_keys(t, keys);
-    assert_true(term_wait(t, "████████      8 G", PATIENCE_MS));
-    assert_true(term_wait(t, "████████      2 k", PATIENCE_MS));
-    assert_true(term_wait(t, "████          1 k", PATIENCE_MS));
+    assert_true(term_wait(t, "████████     8 G", PATIENCE_MS));
+    assert_true(term_wait(t, "████████     2 k", PATIENCE_MS));
+    assert_true(term_wait(t, "████         1 k", PATIENCE_MS));
     term_free(t);
 }
 
@@ -1355,7 +1357,7 @@ static void plots_keep_the_kind(void **state)
             fprintf(f,
                     "{\"plan\":\"%s\",\"source\":\"%s\",\"wall_us\":{\"median\":%s},\"flops\":8192,"
                     "\"bytes\":{\"modelled\":{\"read\":4096,\"written\":0}}}\n",
-                    k ? "a" : "b", each[i].source, k ? "12.5" : "9000");
+                    k ? "b" : "a", each[i].source, k ? "9000" : "12.5");
         fclose(f);
         term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
         snprintf(keys, sizeof keys, ": \"history %s\" Enter O", path);
