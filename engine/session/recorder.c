@@ -394,8 +394,9 @@ static void take_measured(fb_recorder *r, column_run *e, int n)
             record_entry(r, &e[i]);
             e[i].recorded = true;
         } else if (++e[i].tries >= TRIES) {
-            say(r, "%s: left out, it was disturbed each of %d times: %.4g to %.4g us", e[i].what, TRIES, wall->p10,
-                wall->p90);
+            char low[32], high[32];
+            say(r, "%s: left out, it was disturbed each of %d times: %s to %s", e[i].what, TRIES,
+                fb_format_us(low, wall->p10), fb_format_us(high, wall->p90));
             e[i].failed = true;
             r->n.disturbed++;
         }

@@ -236,6 +236,53 @@ static bool curve_from_json(fb_rate_curve *c, const json_t *list, const char *ke
     return true;
 }
 
+bool fb_machine_guessed(const fb_machine *m, const char *key)
+{
+    if (!m->calibrated) return true;
+    if (m->links_guessed && (strcmp(key, "copy_in") == 0 || strcmp(key, "copy_out") == 0)) return true;
+    if (m->products_guessed && strncmp(key, "gemm", 4) == 0) return true;
+    for (const char *const *k = m->target->never_measured; k && *k; k++)
+        if (strcmp(key, *k) == 0) return true;
+    return false;
+}
+
+static void add_guessed(json_t *list, const fb_machine *m, const char *key, bool known)
+{
+    if (known && fb_machine_guessed(m, key)) json_array_append_new(list, json_string(key));
+}
+
+static json_t *guessed_to_json(const fb_machine *m)
+{
+    json_t *list = json_array();
+    char key[32];
+    for (int i = 0; i < FIELDS; i++)
+        if (field[i].type == NUMBER)
+            add_guessed(list, m, field[i].key, isfinite(*(const double *)((const char *)m + field[i].at)));
+    add_guessed(list, m, "copy_hot", m->copy_hot.n);
+    add_guessed(list, m, "copy_cold", m->copy_cold.n);
+    add_guessed(list, m, "copy_in", m->copy_in.n);
+    add_guessed(list, m, "copy_out", m->copy_out.n);
+    add_guessed(list, m, "gemm_tf32", m->gemm_tf32.n);
+    for (int d = 0; d < FB_DTYPES; d++) {
+        snprintf(key, sizeof key, "gemm.%s", fb_dtype_name((fb_dtype)d));
+        add_guessed(list, m, key, m->gemm[d].n);
+        snprintf(key, sizeof key, "gflops.%s", fb_dtype_name((fb_dtype)d));
+        add_guessed(list, m, key, isfinite(m->gflops[d]));
+    }
+    return list;
+}
+
+static bool lists(const json_t *guessed, const char *key)
+{
+    size_t i;
+    json_t *value;
+    json_array_foreach((json_t *)guessed, i, value)
+    {
+        if (json_is_string(value) && strcmp(json_string_value(value), key) == 0) return true;
+    }
+    return false;
+}
+
 json_t *fb_machine_to_json(const fb_machine *m)
 {
     json_t *o = json_pack("{s:s, s:s, s:b}", "kind", m->target->device, "name", m->name, "calibrated", m->calibrated);
@@ -262,6 +309,9 @@ json_t *fb_machine_to_json(const fb_machine *m)
     }
     json_object_set_new(o, "gemm", gemm);
     json_object_set_new(o, "gflops", gflops);
+    json_t *guessed = guessed_to_json(m);
+    if (json_array_size(guessed)) json_object_set(o, "guessed", guessed);
+    json_decref(guessed);
     return o;
 }
 
@@ -301,6 +351,7 @@ static bool link_from_json(fb_machine *m, const json_t *value, fb_error *err)
     const json_t *in = json_object_get(value, "copy_in"), *out = json_object_get(value, "copy_out");
     m->copy_in = guessed.copy_in;
     m->copy_out = guessed.copy_out;
+    m->links_guessed = m->calibrated && (!in || !out || lists(json_object_get(value, "guessed"), "copy_in"));
     return (!in || curve_from_json(&m->copy_in, in, "copy_in", err)) &&
            (!out || curve_from_json(&m->copy_out, out, "copy_out", err));
 }
@@ -316,6 +367,7 @@ bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err)
         return fb_fail(err, FB_ERR_INPUT, "field \"kind\" names no kind of device");
     out.calibrated = fb_json_bool_or(value, "calibrated", false);
     out.doubted = fb_json_bool_or(value, "doubted", false);
+    out.products_guessed = out.calibrated && lists(json_object_get(value, "guessed"), "gemm.f32");
     if (!copy_text(out.name, sizeof out.name, value, "name", err)) return false;
     if (!copy_text(out.date, sizeof out.date, value, "date", err)) return false;
     if (!fields_from_json(&out, value, err)) return false;

@@ -24,8 +24,10 @@ typedef struct {
     char name[96];           /* "AMD EPYC 9B45 (2 cores)", "NVIDIA H200" */
     bool calibrated;         /* false: the numbers are the built-in guesses and the screen says "uncalibrated" */
     bool doubted;            /* calibrated while the machine was busy, or something ran faster since than that allows */
-    char date[32];           /* of calibration, ISO 8601; "" unknown */
-    int units;               /* cores or multiprocessors */
+    bool links_guessed; /* calibrated, but for copies between the program and the device: before they were measured */
+    bool products_guessed;             /* … but for products: there was no library */
+    char date[32];                     /* of calibration, ISO 8601; "" unknown */
+    int units;                         /* cores or multiprocessors */
     int compute_major, compute_minor;  /* CUDA */
     int64_t memory_bytes, cache_bytes; /* device memory; last-level cache (L2 on a GPU) */
     int64_t shared_bytes;              /* largest shared memory of one block; on the host the L2 of one core */
@@ -67,6 +69,10 @@ double fb_memory_filled_us(const fb_machine *m, double bytes);
 /* A GPU's clock while it computes: from the rate of pointwise arithmetic and the lanes that a multiprocessor has for
  * it; 0: not known. */
 double fb_cycles_a_us(const fb_machine *m);
+/* Nobody measured this figure on this machine: all of an uncalibrated one, and of another what its calibration leaves
+ * out. `key` is the figure's place in JSON: "launch_us", "copy_hot", "gemm.bf16", "gflops.f64". What a device says of
+ * itself (units, bytes) is no such figure. In JSON "guessed" lists those that are known. */
+bool fb_machine_guessed(const fb_machine *m, const char *key);
 json_t *fb_machine_to_json(const fb_machine *m);
 bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err);
 

@@ -74,6 +74,8 @@ typedef struct {
     bool copy_engines; /* copies to and from the device run beside kernels, one each way */
     /* tools */
     bool counters; /* of what a kernel really moved */
+    /* Figures that its calibration never measures: keys of fb_machine_guessed, NULL-ended; NULL: it measures all. */
+    const char *const *never_measured;
     /* whom it serves */
     bool generates;   /* kernels of ours run there; else it plans for itself */
     bool accelerates; /* it is taken where nobody names a device and there is one */

@@ -1,10 +1,16 @@
 /* CUDA C for NVIDIA's GPUs. */
 #include "target/target.h"
 
+#include <stddef.h>
+
 static const char *spelling_of(const fb_op_info *op)
 {
     return op->cuda;
 }
+
+/* The barrier is that of one H200, and the other types' arithmetic is from the data sheet's ratios to float. */
+static const char *const never_measured[] = {"barrier_us", "gflops.f64",  "gflops.i32",
+                                             "gflops.i64", "gflops.bool", NULL};
 
 const fb_target fb_target_cuda = {
     .kind = FB_DEVICE_CUDA,
@@ -30,6 +36,7 @@ const fb_target fb_target_cuda = {
     .graphs = true,
     .copy_engines = true,
     .counters = true,
+    .never_measured = never_measured,
     .generates = true,
     .accelerates = true,
     .spelling = {.type = fb_c_types,

@@ -125,4 +125,76 @@ json "nor in JSON" out 'why.incomparable=another computation' '!why.verdicts.wal
 fb gate two.lua one:max@host --faster-than other:max@host
 is "nor a gate" 3 out '\? +faster than other:max@host +.* it is another computation' no "$ratio"
 
+# ---- hand-outs: the columns of a page as elsewhere, and which device each figure is of
+cat >lesson.lua <<'LUA'
+local fb = require "fusebox"
+return fb.lesson { title = "Kinds", pages = {
+  fb.page { title = "All", script = "layer_norm", columns = { "none", "composed.json", "predicted.json" } },
+  fb.page { title = "Here", script = "two", columns = { "one:max@host", "one:max" } },
+} }
+LUA
+fb lesson lesson.lua --format html --device $device
+is "a hand-out, each kind" 0 out "<td>$us</td>" out "<td>≈$us</td>" out "<td>~$us</td>" out '<td class="name">recorded' \
+    out '<td class="name">composed' out '<td class="name">predicted' out '<td class="name">measured' \
+    out '<dt>≈ composed</dt>' out '<dt>~ predicted</dt>' no "$ratio[^<]*</td>.*<td class=\"name\">predicted.*host"
+is "a hand-out names its devices" 0 out "<p class=\"dim\">$device: NVIDIA H200 · calibrated .* recorded 20" \
+    out '<p class="dim">host: .* · (un)?calibrated'
+fb lesson lesson.lua --printable --device $device
+is "a sheet of questions has no figure" 0 no "[~≈]?[0-9.]+ [nµm]s" no '<dt>'
+
+# ---- values are of devices that run; what a recording composes or predicts of them is nothing
+for plan in none composed.json predicted.json; do
+    for format in table json; do
+        fb values layer_norm.lua $plan layer_norm.mul --device $device --format $format
+        is "no values of $plan as $format" 3 no . err1 'a recording keeps figures and no values'
+    done
+done
+
+# ---- a recording holds what was measured: nothing of another recording
+for what in plans toggles experiments; do
+    fb record layer_norm.lua --device $device --only $what --out again.json
+    is "no recording of a recording: $what" 2 err1 'runs nothing: record on a device that does'
+    holds "nor a file of it: $what" test ! -e again.json
+done
+
+# ---- devices: what was measured there is plain, what nobody measured is a guess, in the table and in JSON
+mkdir empty
+XDG_CACHE_HOME=$work/empty fb devices --list
+sed -n '/^host:/,/^replay/p' out | grep -E '^  (launch|copy|gemm)' >here
+holds "an uncalibrated device has times and rates" grep -Eq "launch ~$us" here
+holds "and all of them are guesses" sh -c '! grep -Eq "(launch|synchronising|barrier|call|:|,) [0-9]" here'
+is "which is said" 0 out '^~ guessed: not measured on that device$'
+sed -n "/^$device:/,/recorded/p" out | grep -E '^  (launch|copy|gemm)' >there
+holds "a recorded device's are plain" grep -Eq "launch $us, in a graph $us" there
+holds "its rates, too" sh -c '! grep -E "^  (copy|gemm)" there | grep -q "~"'
+holds "but what calibration leaves out" grep -Eq "grid barrier ~$us" there
+XDG_CACHE_HOME=$work/empty fb devices --list --format json
+json "guesses in JSON" out devices.host.calibrated=false devices.host.guessed.0=launch_us
+json "and of a GPU" out "devices.$device.guessed.0=barrier_us"
+holds "what has the sign is listed, and nothing else" python3 - <<'PY'
+import json
+devices = json.load(open("out"))["devices"]
+host, gpu = devices["host"], devices["replay:h200"]
+shown = ["launch_us", "sync_us", "barrier_us", "copy_hot", "copy_cold", "gemm.f32", "gemm.bf16"]
+assert all(key in host["guessed"] for key in shown)
+assert [key for key in shown if key in gpu["guessed"]] == ["barrier_us"]
+assert not any(key in ("units", "memory_bytes", "cache_bytes", "date") for key in host["guessed"] + gpu["guessed"])
+PY
+
+# ---- a ranking of two devices: no bar is of the other's length
+cat >rank.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  model = function(g) return g:input("x", { 64, 33 }):tanh() end,
+  experiment = function(e)
+    e:row({ plan = "a", device = "host" }, { v = 2 })
+    e:row({ plan = "b", device = "host" }, { v = 1 })
+    e:row({ plan = "a", device = "gpu" }, { v = 8000 })
+    e:plot { y = "v" }
+  end,
+}
+LUA
+fb run rank.lua --experiment --device $device
+is "bars of two devices" 0 out 'a@gpu .* █{32} *$' out 'a@host .* █{32} *$' out 'b@host .* █{16} *$' out '^bars are scaled for each device by itself$'
+
 done_testing

@@ -881,8 +881,16 @@ static const screen_case cases[] = {
      {NULL},
      "demo",
      "O",
-     {"time against bytes moved", "kB", "µs", " 1", " 2", "FLOPs a byte", "digits: columns"},
+     {"time against bytes moved", "kB", "µs", " 1", " 2", "FLOPs a byte", "digits: columns", "line: a guessed limit"},
      {"kernels of 1"}},
+    {"a plot has no line where the calibration is doubted",
+     80,
+     24,
+     {NULL},
+     "recorded",
+     "O",
+     {"time against bytes moved", "earlier ones, no line: doubted"},
+     {NULL}},
     {"the roofline", 100, 30, {NULL}, "demo", "O l", {"roofline", "FLOPs/byte", "FLOP/s"}, {NULL}},
     {"a plot in ASCII",
      60,
@@ -1284,6 +1292,8 @@ static void results_keep_their_kind(void **state)
           "{\"script\":\"a.lua\",\"plan\":\"two\",\"device\":\"host\",\"source\":\"composed\",\"wall_us\":{\"median\":"
           "22.5}}\n"
           "{\"script\":\"a.lua\",\"plan\":\"three\",\"device\":\"host\",\"wall_us\":{\"median\":32.5}}\n"
+          "{\"script\":\"a.lua\",\"plan\":\"six\",\"device\":\"host\",\"source\":\"measured\",\"wall_us\":{\"median\":"
+          "61.5},\"error\":{\"bound\":7,\"ok\":false,\"worst\":\"y[3]: 4, expected 5\"}}\n"
           "{\"case\":{\"plan\":\"four\",\"params\":{}},\"source\":\"predicted\",\"row\":{\"us\":42.5}}\n",
           f);
     fclose(f);
@@ -1297,7 +1307,68 @@ static void results_keep_their_kind(void **state)
     assert_true(term_wait(t, " 32.5 µs", PATIENCE_MS));
     assert_true(term_wait(t, "~42.5 µs", PATIENCE_MS));
     assert_true(term_wait(t, " · predicted", PATIENCE_MS)); /* of the first row */
+    assert_true(term_wait(t, "  wrong ", PATIENCE_MS));
+    assert_false(term_shows(t, "61.5 µs")); /* a wrong result has no time */
+    term_keys(t, "j j j j");
+    assert_true(term_wait(t, "a wrong result, y[3]: 4, expected 5", PATIENCE_MS));
+    term_keys(t, "j");
+    assert_true(term_wait(t, " · predicted · us ~42.5", PATIENCE_MS));
     term_free(t);
+}
+
+/* Rates of two devices: each bar is of its own device's largest. */
+static void bars_of_results_are_of_one_device(void **state)
+{
+    (void)state;
+    char path[64], keys[128];
+    snprintf(path, sizeof path, "%s/devices.jsonl", own_folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("{\"case\":{\"plan\":\"a\",\"device\":\"host\"},\"row\":{\"rows_per_s\":2e3}}\n"
+          "{\"case\":{\"plan\":\"b\",\"device\":\"host\"},\"row\":{\"rows_per_s\":1e3}}\n"
+          "{\"case\":{\"plan\":\"a\",\"device\":\"gpu\"},\"row\":{\"rows_per_s\":8e9}}\n",
+          f);
+    fclose(f);
+    term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
+    snprintf(keys, sizeof keys, ": \"history %s\" Enter", path);
+    term_keys(t, keys);
+    assert_true(term_wait(t, "████████     8 G", PATIENCE_MS));
+    assert_true(term_wait(t, "████████     2 k", PATIENCE_MS));
+    assert_true(term_wait(t, "████         1 k", PATIENCE_MS));
+    term_free(t);
+}
+
+/* In a plot of them each point keeps the kind of its time, in its mark and in words. */
+static void plots_keep_the_kind(void **state)
+{
+    static const struct {
+        const char *source, *said, *mark;
+    } each[] = {{"measured", "a: 12.5 µs, 4.1 kB", "o"},
+                {"recorded", "a: 12.5 µs, 4.1 kB", "o"},
+                {"composed", "a: ≈12.5 µs composed, 4.1 kB", "~"},
+                {"predicted", "a: ~12.5 µs predicted, 4.1 kB", "~"}};
+    (void)state;
+    char path[64], keys[128];
+    snprintf(path, sizeof path, "%s/plot.jsonl", own_folder);
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        for (int k = 0; k < 2; k++) /* the cursor is on one, the other has its mark */
+            fprintf(f,
+                    "{\"plan\":\"%s\",\"source\":\"%s\",\"wall_us\":{\"median\":%s},\"flops\":8192,"
+                    "\"bytes\":{\"modelled\":{\"read\":4096,\"written\":0}}}\n",
+                    k ? "b" : "a", each[i].source, k ? "9000" : "12.5");
+        fclose(f);
+        term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
+        snprintf(keys, sizeof keys, ": \"history %s\" Enter O", path);
+        term_keys(t, keys);
+        assert_true(term_wait(t, each[i].said, PATIENCE_MS));
+        assert_true(term_wait(t, "o: measured or recorded, ~: composed or predicted", PATIENCE_MS));
+        char marked[16];
+        snprintf(marked, sizeof marked, " %s ", each[i].mark);
+        assert_true(term_wait(t, marked, PATIENCE_MS));
+        term_free(t);
+    }
 }
 
 static void keys_are_the_users(void **state)
@@ -1551,6 +1622,8 @@ int main(void)
         cmocka_unit_test(puzzle_progress_is_kept),
         cmocka_unit_test(a_sweep_is_a_ranking),
         cmocka_unit_test(results_keep_their_kind),
+        cmocka_unit_test(bars_of_results_are_of_one_device),
+        cmocka_unit_test(plots_keep_the_kind),
         cmocka_unit_test(keys_are_the_users),
         cmocka_unit_test(wrong_settings_are_named),
         cmocka_unit_test(the_mouse_works),

@@ -111,6 +111,24 @@ static const char ranked[] =
     "{\"case\":{\"variant\":\"gates\",\"plan\":\"max\",\"params\":{\"N\":64}},\"row\":{\"per_s\":7},\"source\":"
     "\"composed\"}]";
 
+/* Of two devices: each bar is as long as its own device's longest lets it be. */
+static void bars_are_of_one_device(void **unused)
+{
+    (void)unused;
+    json_t *rows = parsed("[{\"case\":{\"plan\":\"a\",\"device\":\"host\"},\"row\":{\"v\":2}},"
+                          "{\"case\":{\"plan\":\"b\",\"device\":\"host\"},\"row\":{\"v\":4}},"
+                          "{\"case\":{\"plan\":\"a\",\"device\":\"replay:h200\"},\"row\":{\"v\":900}}]");
+    json_t *plot = parsed("{\"y\":\"v\"}");
+    fb_points all = fb_points_of(plot, rows);
+    assert_int_equal(all.n, 3);
+    assert_true(all.at[0].y == 900 && all.at[0].most == 900);
+    assert_true(all.at[1].y == 4 && all.at[1].most == 4);
+    assert_true(all.at[2].y == 2 && all.at[2].most == 4);
+    fb_points_free(&all);
+    json_decref(rows);
+    json_decref(plot);
+}
+
 static void largest_of_each_model(void **unused)
 {
     (void)unused;
@@ -119,7 +137,7 @@ static void largest_of_each_model(void **unused)
     fb_points all = fb_points_of(plot, rows), best = fb_points_largest(plot, rows);
     assert_int_equal(all.n, 3);
     assert_string_equal(all.at[0].name, "cat:max  N=64");
-    assert_true(fb_points_most(&all) == 10);
+    for (int i = 0; i < all.n; i++) assert_true(all.at[i].most == 10);
     assert_int_equal(best.n, 2);
     assert_string_equal(best.at[0].name, "cat");
     assert_true(best.at[0].y == 9 && best.at[0].of == 2 && best.at[0].row == 1);
@@ -160,9 +178,8 @@ static void axes_have_marks(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_sorted),
-        cmocka_unit_test(points_become_cells),
-        cmocka_unit_test(largest_of_each_model),
+        cmocka_unit_test(lines_are_sorted),       cmocka_unit_test(points_become_cells),
+        cmocka_unit_test(bars_are_of_one_device), cmocka_unit_test(largest_of_each_model),
         cmocka_unit_test(axes_have_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

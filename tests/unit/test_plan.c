@@ -277,6 +277,51 @@ static void machines_survive_json(void **state)
     assert_true(isnan(fb_rate_at(&c, 5)));
 }
 
+static bool is_listed(const json_t *machine, const char *key)
+{
+    const json_t *guessed = json_object_get(machine, "guessed");
+    for (size_t i = 0; i < json_array_size(guessed); i++)
+        if (strcmp(json_string_value(json_array_get(guessed, i)), key) == 0) return true;
+    return false;
+}
+
+/* A figure that nobody measured is listed as a guess, and stays one when the machine is read again. */
+static void machines_say_what_is_guessed(void **state)
+{
+    static const char *const keys[] = {"launch_us", "copy_hot", "copy_in", "gemm.f32", "gflops.f32"};
+    (void)state;
+    fb_error err = {0};
+    for (fb_device_kind kind = FB_DEVICE_HOST; kind <= FB_DEVICE_CUDA; kind++) {
+        fb_machine m, back;
+        fb_machine_default(&m, kind);
+        json_t *guesses = fb_machine_to_json(&m);
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) assert_true(is_listed(guesses, keys[i]));
+        assert_false(is_listed(guesses, "units"));
+        assert_false(is_listed(guesses, "memory_bytes"));
+        m.calibrated = true;
+        json_t *o = fb_machine_to_json(&m);
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) assert_false(is_listed(o, keys[i]));
+        /* what a calibration leaves out is no measurement of it */
+        assert_int_equal(is_listed(o, "barrier_us"), kind == FB_DEVICE_CUDA);
+        assert_int_equal(is_listed(o, "gflops.f64"), kind == FB_DEVICE_CUDA);
+        json_object_del(o, "copy_in"); /* of a calibration from before that was measured */
+        for (int again = 0; again < 2; again++) {
+            assert_true(fb_machine_from_json(&back, o, &err));
+            json_decref(o);
+            o = fb_machine_to_json(&back);
+            assert_true(is_listed(o, "copy_in") && is_listed(o, "copy_out"));
+            assert_false(is_listed(o, "copy_hot"));
+        }
+        m.products_guessed = true;
+        json_decref(o);
+        o = fb_machine_to_json(&m);
+        assert_true(fb_machine_from_json(&back, o, &err));
+        assert_true(fb_machine_guessed(&back, "gemm.f32") && !fb_machine_guessed(&back, "launch_us"));
+        json_decref(o);
+        json_decref(guesses);
+    }
+}
+
 /* By the language's name, by the kind that a list of devices has, and complete. */
 static void targets_are_found(void **state)
 {
@@ -515,6 +560,7 @@ int main(void)
         cmocka_unit_test(undo_and_redo),
         cmocka_unit_test(floor_is_a_property_of_the_graph),
         cmocka_unit_test(machines_survive_json),
+        cmocka_unit_test(machines_say_what_is_guessed),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

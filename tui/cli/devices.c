@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "tui/cli/self_test.h"
+#include "tui/show/figure.h"
 #include "tui/show/table.h"
 
 #include <math.h>
@@ -69,31 +70,50 @@ static const char *size_text(double bytes, char to[32])
     return bytes > 0 ? fb_format_bytes(to, bytes) : "";
 }
 
-/* Three digits and a prefix: "4.28 T", "512 k". */
-static const char *with_prefix(char to[32], double v)
+/* What nobody measured there is as good as a prediction. */
+static fb_figure_source kind_of(const fb_machine *m, const char *key)
 {
-    static const char *const prefix[] = {"", "k", "M", "G", "T", "P"};
-    int p = 0;
-    for (; v >= 999.5 && p < 5; p++) v /= 1000;
-    snprintf(to, 32, "%.*f %s", v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2, v, prefix[p]);
-    return to;
+    return fb_machine_guessed(m, key) ? FB_SOURCE_PREDICTED : FB_SOURCE_MEASURED;
 }
 
-/* `unit`, "B" or "FLOP", is that of sizes; rates, in 10⁹ a second, are in it too. */
-static void rate_line(fb_str *out, const char *what, const fb_rate_curve *c, const char *unit)
+/* Rates are in 10⁹ a second; sizes, in `unit`, are what was asked for. */
+static void rate_line(fb_str *out, const char *what, const fb_rate_curve *c, fb_unit rates, fb_figure_source kind)
 {
-    char size[32], rate[32];
+    char size[32], rate[48];
     if (!c->n) return;
     fb_str_addf(out, "  %s:", what);
     for (int i = 0; i < c->n; i++)
-        fb_str_addf(out, "%s %s%s/s at %s%s", i ? "," : "", with_prefix(rate, 1e9 * c->rate[i]), unit,
-                    with_prefix(size, c->size[i]), unit);
+        fb_str_addf(out, "%s %s at %s%s", i ? "," : "", fb_figure_write(rate, 1e9 * c->rate[i], rates, kind),
+                    fb_figure_prefixed(size, c->size[i]), rates == FB_UNIT_BYTE_RATE ? "B" : "FLOP");
+    fb_str_add(out, "\n");
+}
+
+static void times_line(fb_str *out, const fb_machine *m)
+{
+    const struct {
+        const char *key, *before, *after;
+        double us;
+    } times[] = {
+        {"launch_us", "launch ", "", m->launch_us},
+        {"graph_launch_us", "in a graph ", "", m->graph_launch_us},
+        {"call_us", "a library's call ", " more", m->call_us > 0 ? m->call_us : NAN},
+        {"sync_us", "synchronising ", "", m->sync_us},
+        {"barrier_us", "grid barrier ", "", m->barrier_us},
+    };
+    char us[48];
+    bool any = false;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        if (!isfinite(times[i].us)) continue;
+        fb_str_addf(out, "%s%s%s%s", any ? ", " : "  ", times[i].before,
+                    fb_figure_write(us, times[i].us, FB_UNIT_US, kind_of(m, times[i].key)), times[i].after);
+        any = true;
+    }
     fb_str_add(out, "\n");
 }
 
 static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
 {
-    char memory[32], cache[32], us[32];
+    char memory[32], cache[32];
     fb_str_addf(out, "%s: %s\n", device, m->name);
     if (m->units) fb_str_addf(out, "  %d %s", m->units, m->target->units);
     if (m->memory_bytes) fb_str_addf(out, ", %s of memory", size_text((double)m->memory_bytes, memory));
@@ -101,16 +121,11 @@ static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
     fb_str_addf(out, "%s%s%s%s\n", m->units || m->memory_bytes ? "; " : "  ",
                 m->calibrated ? "calibrated " : "uncalibrated: guesses", m->calibrated ? m->date : "",
                 m->calibrated && m->doubted ? ", while the machine was busy: doubted" : "");
-    if (isfinite(m->launch_us)) fb_str_addf(out, "  launch %s", fb_format_us(us, m->launch_us));
-    if (isfinite(m->graph_launch_us)) fb_str_addf(out, ", in a graph %s", fb_format_us(us, m->graph_launch_us));
-    if (m->call_us > 0) fb_str_addf(out, ", a library's call %s more", fb_format_us(us, m->call_us));
-    if (isfinite(m->sync_us)) fb_str_addf(out, ", synchronising %s", fb_format_us(us, m->sync_us));
-    if (isfinite(m->barrier_us)) fb_str_addf(out, ", grid barrier %s", fb_format_us(us, m->barrier_us));
-    fb_str_add(out, "\n");
-    rate_line(out, "copy, hot", &m->copy_hot, "B");
-    rate_line(out, "copy, cold", &m->copy_cold, "B");
-    rate_line(out, "gemm f32", &m->gemm[FB_F32], "FLOP");
-    rate_line(out, "gemm bf16", &m->gemm[FB_BF16], "FLOP");
+    times_line(out, m);
+    rate_line(out, "copy, hot", &m->copy_hot, FB_UNIT_BYTE_RATE, kind_of(m, "copy_hot"));
+    rate_line(out, "copy, cold", &m->copy_cold, FB_UNIT_BYTE_RATE, kind_of(m, "copy_cold"));
+    rate_line(out, "gemm f32", &m->gemm[FB_F32], FB_UNIT_FLOP_RATE, kind_of(m, "gemm.f32"));
+    rate_line(out, "gemm bf16", &m->gemm[FB_BF16], FB_UNIT_FLOP_RATE, kind_of(m, "gemm.bf16"));
 }
 
 /* What a recording says of where it comes from. */
@@ -197,6 +212,8 @@ static void print_text(fb_session *s)
         else
             driver_line(&out, entry);
     }
+    if (strstr(fb_str_get(&out), fb_figure_sign(FB_SOURCE_PREDICTED)))
+        fb_str_addf(&out, "%s guessed: not measured on that device\n", fb_figure_sign(FB_SOURCE_PREDICTED));
     const char *before = NULL;
     json_array_foreach((json_t *)fb_session_libraries(s), i, entry)
     {

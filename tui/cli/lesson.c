@@ -306,6 +306,7 @@ static void print_html(lesson *l)
     const fb_lesson *all = l->info->lesson;
     fb_html h = {0};
     json_t *rows = json_array(); /* of all pages: which kinds of figures there are */
+    json_t *devices = json_object();
     fb_page_open(&h, l->info->title);
     fb_html_open(&h, "header", NULL);
     fb_html_leaf(&h, "h1", NULL, l->info->title);
@@ -316,15 +317,18 @@ static void print_html(lesson *l)
         page p = begin_page(l, i, !l->printable);
         put_page(l, &h, &p);
         json_array_extend(rows, p.output.rows);
+        json_object_update(devices, p.output.devices); /* as they were last: a calibration may be in doubt by then */
         end_page(&p);
     }
     if (json_array_size(rows)) {
         fb_html_open(&h, "section", "id", "kinds", NULL);
         fb_html_leaf(&h, "h2", NULL, "What the figures are");
         fb_page_kinds(&h, rows);
+        fb_page_devices(&h, devices);
         fb_html_close(&h, "section");
     }
     fb_page_close(&h, stdout);
+    json_decref(devices);
     json_decref(rows);
 }
 

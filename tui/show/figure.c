@@ -62,9 +62,18 @@ static const char *with_prefix(char to[32], double n)
     return to;
 }
 
+const char *fb_figure_prefixed(char to[32], double v)
+{
+    static const char *const prefix[] = {"", "k", "M", "G", "T", "P"};
+    int p = 0;
+    for (; v >= 999.5 && p < 5; p++) v /= 1000;
+    snprintf(to, 32, "%.*f %s", v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2, v, prefix[p]);
+    return to;
+}
+
 const char *fb_figure_write(char to[48], double value, fb_unit unit, fb_figure_source kind)
 {
-    char text[32] = "";
+    char text[40] = "", amount[32];
     *to = '\0';
     if (!isfinite(value)) return to;
     switch (unit) {
@@ -76,6 +85,8 @@ const char *fb_figure_write(char to[48], double value, fb_unit unit, fb_figure_s
         break;
     case FB_UNIT_REL: snprintf(text, sizeof text, "%.0e", value); break;
     case FB_UNIT_PLAIN: snprintf(text, sizeof text, "%.6g", value); break;
+    case FB_UNIT_BYTE_RATE: snprintf(text, sizeof text, "%sB/s", fb_figure_prefixed(amount, value)); break;
+    case FB_UNIT_FLOP_RATE: snprintf(text, sizeof text, "%sFLOP/s", fb_figure_prefixed(amount, value)); break;
     }
     snprintf(to, 48, "%s%s", fb_figure_sign(kind), text);
     return to;
@@ -118,6 +129,12 @@ fb_figure_source fb_figure_floor_kind(const json_t *row)
 {
     bool guessed = strcmp(fb_json_string_or(row, "floor_kind", ""), fb_floor_guessed) == 0;
     return guessed ? FB_SOURCE_PREDICTED : fb_figure_kind(row);
+}
+
+bool fb_figure_is_wrong(const json_t *row)
+{
+    const json_t *error = json_object_get(row, "error");
+    return json_object_get(error, "bound") && !fb_json_bool_or(error, "ok", true);
 }
 
 const json_t *fb_figure_value(const json_t *row, fb_figure_id id)

@@ -19,6 +19,8 @@ typedef enum {
     FB_UNIT_TIMES,
     FB_UNIT_REL,
     FB_UNIT_PLAIN,
+    FB_UNIT_BYTE_RATE, /* bytes a second */
+    FB_UNIT_FLOP_RATE,
 } fb_unit;
 
 typedef enum { FB_KIND_TIME, FB_KIND_MODEL, FB_KIND_COUNTER, FB_KIND_NONE } fb_figure_rule;
@@ -38,6 +40,8 @@ const char *fb_figure_kind_help(fb_figure_source kind);
 /* What the signs mean, in one line. */
 extern const char fb_figure_legend[];
 
+/* Three digits and a prefix: "4.28 T", "512 k", "1.00 ", for a unit to follow. Into `to`, returned. */
+const char *fb_figure_prefixed(char to[32], double v);
 /* With its sign: "~12.3 µs". "" for what is not known. Into `to`, returned. */
 const char *fb_figure_write(char to[48], double value, fb_unit unit, fb_figure_source kind);
 /* What B gained over A of a difference, which is as certain as the times it is of: "-2.1 µs", "~+79.6 µs" for a loss of
@@ -50,6 +54,7 @@ const char *fb_figure_spread(char to[48], const fb_stat *s, fb_figure_source kin
 
 fb_figure_source fb_figure_kind(const json_t *row);       /* of its times; a row that says nothing: measured */
 fb_figure_source fb_figure_floor_kind(const json_t *row); /* … of × floor: of a guessed floor, a prediction */
+bool fb_figure_is_wrong(const json_t *row);               /* it was checked and found wrong: its times are no figures */
 const json_t *fb_figure_value(const json_t *row, fb_figure_id id); /* borrowed; NULL: not known */
 double fb_figure_number(const json_t *row, fb_figure_id id);       /* NAN: not known */
 /* As written for people, by the table's unit and rule; `to` returned. */

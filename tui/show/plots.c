@@ -14,11 +14,11 @@
 enum { BAR_CELLS = 32, MOST_TEXT = 40 };
 
 /* Solid up to the least that was seen, shaded up to the most. */
-static void add_bar(fb_str *out, const fb_point_of *p, double most)
+static void add_bar(fb_str *out, const fb_point_of *p)
 {
     bool utf8 = fb_cli_utf8();
     double low = isfinite(p->low) ? p->low : p->y, high = isfinite(p->high) ? p->high : p->y;
-    int solid = (int)lround(BAR_CELLS * low / most), all = (int)lround(BAR_CELLS * high / most);
+    int solid = (int)lround(BAR_CELLS * low / p->most), all = (int)lround(BAR_CELLS * high / p->most);
     for (int i = 0; i < all; i++) fb_str_add(out, utf8 ? i < solid ? "█" : "░" : i < solid ? "#" : "-");
 }
 
@@ -26,7 +26,6 @@ static void add_bar(fb_str *out, const fb_point_of *p, double most)
  * there are. */
 static void print_bars(const fb_points *p, const json_t *plot, const char *heading, const json_t *rows, FILE *out)
 {
-    double most = fb_points_most(p);
     bool spread = fb_json_string_or(plot, "low", NULL) || fb_json_string_or(plot, "high", NULL);
     fb_table *t = fb_table_new();
     fb_table_column(t, heading, "", true);
@@ -45,7 +44,7 @@ static void print_bars(const fb_points *p, const json_t *plot, const char *headi
             fb_table_cellf(t, "%s–%s", fb_points_text(low, at->low), fb_points_text(high, at->high));
         else if (spread)
             fb_table_cell(t, NULL);
-        if (most > 0) add_bar(&bar, at, most);
+        if (at->most > 0) add_bar(&bar, at);
         fb_table_cell(t, fb_str_get(&bar));
         char *name = rows ? fb_plot_case_name(json_array_get(rows, (size_t)at->row)) : NULL;
         if (rows) fb_table_cell(t, name);
@@ -71,6 +70,9 @@ static void print_ranking(const json_t *plot, const json_t *rows, FILE *out)
     fb_points all = fb_points_of(plot, rows), largest = fb_points_largest(plot, rows);
     if (worth_telling(&largest, &all)) print_bars(&largest, plot, "model", rows, out);
     print_bars(&all, plot, "largest first", NULL, out);
+    bool apart = false;
+    for (int i = 1; i < all.n; i++) apart |= all.at[i].most < all.at[0].most || all.at[i].most > all.at[0].most;
+    if (apart) fb_put(out, "bars are scaled for each device by itself\n");
     if (all.n && fb_points_guessed(&all)) {
         fb_put(out, fb_figure_legend);
         fputc('\n', out);
@@ -95,12 +97,12 @@ enum { WIDTH = 760, NAME = 300, FIGURE = 70, LINE = 18, PLOT_H = 320, LEFT = 70,
 
 static void draw_ranking(fb_picture *p, const fb_points *all)
 {
-    double most = fb_points_most(all), scale = (WIDTH - NAME - FIGURE - 8) / (most > 0 ? most : 1);
     int from = NAME + FIGURE;
     p->w = WIDTH;
     p->h = 4;
     for (int i = 0; i < all->n; i++) {
         const fb_point_of *at = &all->at[i];
+        double scale = (WIDTH - NAME - FIGURE - 8) / (at->most > 0 ? at->most : 1);
         char text[32], signed_text[48];
         fb_picture_text(p, 0, p->h + 13, "", "start", NAME - 8, at->name);
         snprintf(signed_text, sizeof signed_text, "%s%s", fb_figure_sign(at->kind), fb_points_text(text, at->y));

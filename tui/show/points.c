@@ -93,6 +93,25 @@ static bool has_point(const json_t *plot, const fb_point_of *p)
     return isfinite(p->y) && (fb_plot_is_ranking(plot) || isfinite(p->x));
 }
 
+static const char *device_of(const json_t *rows, const fb_point_of *p)
+{
+    return fb_json_string_or(json_object_get(json_array_get(rows, (size_t)p->row), "case"), "device", "");
+}
+
+/* Bars tell ratios, and there are none from one device to another. */
+static void scale_bars(fb_points *all, const json_t *rows)
+{
+    json_t *most = json_object(); /* device → its longest */
+    for (int i = 0; i < all->n; i++) {
+        const fb_point_of *p = &all->at[i];
+        const char *device = device_of(rows, p);
+        double end = isfinite(p->high) ? p->high : p->y;
+        json_object_set_new(most, device, json_real(fmax(end, fb_json_number_or(most, device, 0))));
+    }
+    for (int i = 0; i < all->n; i++) all->at[i].most = fb_json_number_or(most, device_of(rows, &all->at[i]), 0);
+    json_decref(most);
+}
+
 fb_points fb_points_of(const json_t *plot, const json_t *rows)
 {
     fb_points out = {0};
@@ -115,6 +134,7 @@ fb_points fb_points_of(const json_t *plot, const json_t *rows)
         }
         json_decref(flat);
     }
+    if (ranking) scale_bars(&out, rows);
     if (out.n) qsort(out.at, (size_t)out.n, sizeof *out.at, ranking ? largest_first : by_name_and_x);
     return out;
 }
@@ -169,13 +189,6 @@ bool fb_points_guessed(const fb_points *p)
     for (int i = 0; i < p->n; i++)
         if (*fb_figure_sign(p->at[i].kind)) return true;
     return false;
-}
-
-double fb_points_most(const fb_points *p)
-{
-    double most = 0;
-    for (int i = 0; i < p->n; i++) most = fmax(most, isfinite(p->at[i].high) ? p->at[i].high : p->at[i].y);
-    return most;
 }
 
 /* 2.62 M, 811 k, 0.12 */

@@ -9,6 +9,7 @@
 typedef struct {
     char *name;             /* of a ranking's row: the case; else the values of `by` */
     double x, y, low, high; /* NAN: not known */
+    double most;            /* the end of the longest bar on its device, its spread included; 0 at least */
     fb_figure_source kind;
     int row; /* in the rows */
     int of;  /* fb_points_largest: how many rows it is the largest of; else 1 */
@@ -31,7 +32,6 @@ fb_points fb_points_largest(const json_t *plot, const json_t *rows);
 void fb_points_free(fb_points *p);
 
 bool fb_points_guessed(const fb_points *p); /* some of them are no measurements */
-double fb_points_most(const fb_points *p);  /* the end of the longest bar, its spread included; 0 at least */
 
 /* 2.62 M, 811 k, 0.12 */
 const char *fb_points_text(char to[32], double v);

@@ -63,20 +63,25 @@ static void put_params(fb_html *h, const fb_output *o, const fb_script_info *inf
     json_decref(shared);
 }
 
-void fb_page_header(fb_html *h, const fb_output *o, const fb_script_info *info, const char *title)
+void fb_page_devices(fb_html *h, const json_t *devices)
 {
     const char *device;
     json_t *told;
-    fb_html_open(h, "header", NULL);
-    fb_html_leaf(h, "h1", NULL, title);
-    paragraph(h, "dim", o->script);
-    json_object_foreach(o->devices, device, told)
+    json_object_foreach((json_t *)devices, device, told)
     {
         fb_str text = {0};
         fb_output_device_text(device, told, &text);
         paragraph(h, "dim", fb_str_get(&text));
         fb_str_free(&text);
     }
+}
+
+void fb_page_header(fb_html *h, const fb_output *o, const fb_script_info *info, const char *title)
+{
+    fb_html_open(h, "header", NULL);
+    fb_html_leaf(h, "h1", NULL, title);
+    paragraph(h, "dim", o->script);
+    fb_page_devices(h, o->devices);
     put_params(h, o, info);
     fb_html_close(h, "header");
 }

@@ -17,6 +17,7 @@ void fb_page_open(fb_html *h, const char *title);
 void fb_page_header(fb_html *h, const fb_output *o, const fb_script_info *info, const char *title);
 void fb_page_picture(fb_html *h, fb_picture p, const char *label);
 void fb_page_kinds(fb_html *h, const json_t *rows);
+void fb_page_devices(fb_html *h, const json_t *devices); /* a line each: its name, its calibration or recording */
 /* The puzzle with its hints and answer folded; `answers` false: the question alone, as on a sheet of questions. */
 void fb_page_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const fb_puzzle *puzzle, bool answers);
 void fb_page_close(fb_html *h, FILE *out); /* frees it */

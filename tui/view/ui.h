@@ -161,7 +161,9 @@ typedef enum {
 typedef struct {
     const char *name;
     double bytes, us, flops;
-    int column; /* -1: none of those on the screen */
+    int column;            /* -1: none of those on the screen */
+    fb_figure_source kind; /* of its time */
+    bool elsewhere;        /* on another device than the one whose limits are drawn */
 } fb_point;
 
 typedef enum {

@@ -391,10 +391,11 @@ static void draw_rows(fb_app *app, const state *s, const fb_rect *r, bool focuse
 }
 
 /* Solid up to the least that was seen, shaded up to the most. */
-static void draw_bar(const fb_rect *r, int y, int x, int w, const fb_point_of *p, double most)
+static void draw_bar(const fb_rect *r, int y, int x, int w, const fb_point_of *p)
 {
     double low = isfinite(p->low) ? p->low : p->y, high = isfinite(p->high) ? p->high : p->y;
-    int solid = most > 0 ? (int)lround(w * low / most) : 0, all = most > 0 ? (int)lround(w * high / most) : 0;
+    int solid = p->most > 0 ? (int)lround(w * low / p->most) : 0,
+        all = p->most > 0 ? (int)lround(w * high / p->most) : 0;
     fb_role role = kind_role(p->kind, FB_ROLE_TIME);
     fb_draw_run(r, y, x, solid, role, "█");
     if (all > solid) fb_draw_run(r, y, x + solid, all - solid, role, "░");
@@ -420,7 +421,6 @@ static void setting_text(const fb_app *app, const state *s, const fb_point_of *p
 
 static void draw_ranking(fb_app *app, const state *s, const fb_rect *r, bool focused)
 {
-    double most = fb_points_most(&s->points);
     int name = 8, most_name = r->w * (s->now.kind == LARGEST ? 3 : 5) / 10, bar = r->w / 4;
     for (int i = 0; i < s->points.n; i++) {
         int w = fb_text_width(s->points.at[i].name);
@@ -438,7 +438,7 @@ static void draw_ranking(fb_app *app, const state *s, const fb_rect *r, bool foc
         fb_draw_cut(r, y, 1, name, FB_ROLE_STRONG, p->name);
         snprintf(figure_text, sizeof figure_text, "%s%s", fb_figure_sign(p->kind), fb_points_text(text, p->y));
         fb_draw_right(r, y, figure, kind_role(p->kind, FB_ROLE_TEXT), figure_text);
-        draw_bar(r, y, bars, bar, p, most);
+        draw_bar(r, y, bars, bar, p);
         if (s->now.kind == LARGEST) setting_text(app, s, p, &setting);
         fb_draw_cut(r, y, bars + bar + 2, r->w - bars - bar - 3, FB_ROLE_DIM, fb_str_get(&setting));
         fb_draw_ground(FB_GROUND_PLAIN);

@@ -18,7 +18,7 @@ typedef struct {
     int n;
     fb_point *points;
     const fb_machine *machine; /* NULL: no roof */
-    bool of_results;
+    bool of_results, doubted;  /* doubted: no roof either, for its calibration is worth nothing */
 } plot;
 
 /* Logarithms of what the axes begin and end with. */
@@ -39,18 +39,27 @@ static double known(double measured, double predicted)
     return isfinite(measured) ? measured : predicted;
 }
 
+static bool has_no_figures(const fb_column *c)
+{
+    return c->state == FB_COLUMN_FAILED || (c->report && (c->report->failed || fb_report_is_wrong(c->report)));
+}
+
 static int add_columns(fb_app *app, fb_point *to)
 {
     int n = 0;
     for (int i = 0; i < fb_session_columns(app->session); i++) {
         const fb_column *c = fb_session_column(app->session, i);
-        const fb_report *r = c->report && !c->report->failed ? c->report : NULL;
+        const fb_report *r = c->report;
+        fb_figure_source kind;
+        if (has_no_figures(c)) continue;
         bool planned = c->plan && isfinite(c->predicted.us);
-        double us = known(r && r->wall_us.n ? r->wall_us.median : NAN, fb_column_has_model(c) ? c->predicted.us : NAN);
+        double us = fb_column_wall(c, &kind);
         double bytes = known(r ? r->bytes_read + r->bytes_written : NAN,
                              planned ? (double)(c->predicted.bytes_read + c->predicted.bytes_written) : NAN);
         double flops = known(r ? r->flops : NAN, planned ? (double)c->predicted.flops : NAN);
-        if (us > 0 && bytes > 0) to[n++] = (fb_point){c->text, bytes, us, flops, i};
+        const fb_column *focus = app->model.column;
+        bool elsewhere = focus && strcmp(c->device, focus->device) != 0;
+        if (us > 0 && bytes > 0) to[n++] = (fb_point){c->text, bytes, us, flops, i, kind, elsewhere};
     }
     return n;
 }
@@ -75,9 +84,13 @@ static int add_history(fb_app *app, fb_arena *arena, fb_point **to, int n)
         double us = fb_json_number_or(json_object_get(row, "wall_us"), "median", NAN);
         double moved = fb_json_number_or(bytes, "read", NAN) + fb_json_number_or(bytes, "written", NAN);
         if (strcmp(fb_json_string_or(row, "graph_hash", ""), hex) != 0 || !(us > 0) || !(moved > 0)) continue;
-        if (strcmp(fb_json_string_or(row, "device", ""), c->device) != 0) continue;
-        all[n++] = (fb_point){fb_arena_strdup(arena, fb_json_string_or(row, "plan", "?")), moved, us,
-                              fb_json_number_or(row, "flops", NAN), -1};
+        if (strcmp(fb_json_string_or(row, "device", ""), c->device) != 0 || fb_figure_is_wrong(row)) continue;
+        all[n++] = (fb_point){fb_arena_strdup(arena, fb_json_string_or(row, "plan", "?")),
+                              moved,
+                              us,
+                              fb_json_number_or(row, "flops", NAN),
+                              .column = -1,
+                              .kind = fb_figure_kind(row)};
     }
     fb_results_close(file);
     *to = all;
@@ -108,7 +121,8 @@ static void opened(fb_app *app)
     p->n = add_history(app, arena, &p->points, p->n);
     keep_names(arena, p);
     const fb_machine *machine = app->model.column ? app->model.column->machine : NULL;
-    p->machine = machine ? fb_arena_copy(arena, machine, sizeof *machine) : NULL;
+    p->doubted = machine && machine->doubted;
+    p->machine = machine && !p->doubted ? fb_arena_copy(arena, machine, sizeof *machine) : NULL;
 }
 
 /* ---- drawing ------------------------------------------------------------------------------------------------------
@@ -242,7 +256,7 @@ static void mark_kernels(fb_app *app, fb_canvas *c, const range *g)
         if (k->letter == FB_NONE || k->letter >= 26) continue;
         place(&(fb_point){.bytes = k->bytes, .us = k->us, .flops = k->flops}, ROOFLINE, &x, &y);
         fb_canvas_mark(c, at(x, g->x0, g->x1), at(y, g->y0, g->y1), (char)('a' + k->letter),
-                       FB_ROLE_GROUP + k->letter % FB_GROUP_COLOURS, true);
+                       k->measured ? FB_ROLE_GROUP + k->letter % FB_GROUP_COLOURS : FB_ROLE_PREDICTED, true);
     }
 }
 
@@ -280,9 +294,11 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         bool here = i == cursor;
         if (!fb_filter_shows(app, FB_VIEW_PLOT, i)) continue;
         place(q, m, &x, &y);
-        char mark = q->column >= 0 && q->column < 9 ? (char)('1' + q->column) : here ? '*' : 'o';
+        bool estimate = *fb_figure_sign(q->kind);
+        char mark = q->column >= 0 && q->column < 9 ? (char)('1' + q->column) : here ? '*' : estimate ? '~' : 'o';
         fb_canvas_mark(c, at(x, g.x0, g.x1), at(y, g.y0, g.y1), mark,
                        here             ? FB_ROLE_KEY
+                       : estimate       ? FB_ROLE_PREDICTED
                        : q->column >= 0 ? FB_ROLE_FOCUS
                                         : FB_ROLE_TIME,
                        here || q->column >= 0);
@@ -307,17 +323,34 @@ static int count(fb_app *app)
     return state(app) ? state(app)->n : 0;
 }
 
+/* What the marks are, and how far the line may be believed. */
+static void legend(const plot *p, fb_str *out)
+{
+    if (p && p->of_results) {
+        fb_str_add(out, "o: measured or recorded, ~: composed or predicted");
+        return;
+    }
+    fb_str_add(out, "digits: columns, letters: kernels, o ~: earlier ones, ");
+    fb_str_add(out, !p || p->doubted         ? "no line: doubted"
+                    : !p->machine            ? "no line"
+                    : p->machine->calibrated ? "line: the limit"
+                                             : "line: a guessed limit");
+}
+
 static void explain(fb_app *app, fb_hint *hint)
 {
     const plot *p = state(app);
     int i = app->scroll[FB_VIEW_PLOT].cursor;
-    char us[32], bytes[32];
+    char us[48], bytes[48];
     fb_str_add(&hint->title, "plot");
-    fb_str_add(&hint->line[1], "digits: columns, letters: kernels, o: earlier ones, line: the limit");
+    legend(p, &hint->line[1]);
     if (!p || i >= p->n) return;
     const fb_point *q = &p->points[i];
-    fb_str_addf(&hint->line[0], "%s: %s, %s, %.3g FLOPs a byte", q->name, fb_format_us(us, q->us),
-                fb_format_bytes(bytes, q->bytes), q->flops / q->bytes);
+    fb_str_addf(&hint->line[0], "%s: %s%s%s, %s", q->name, fb_figure_write(us, q->us, FB_UNIT_US, q->kind),
+                *fb_figure_sign(q->kind) ? " " : "", *fb_figure_sign(q->kind) ? fb_figure_source_name(q->kind) : "",
+                fb_figure_write(bytes, q->bytes, FB_UNIT_BYTES, FB_SOURCE_MEASURED));
+    if (isfinite(q->flops)) fb_str_addf(&hint->line[0], ", %.3g FLOPs a byte", q->flops / q->bytes);
+    if (q->elsewhere && p->machine) fb_str_add(&hint->line[0], ", another device than the line's");
 }
 
 static void text(fb_app *app, int row, fb_str *out)
@@ -350,6 +383,6 @@ const fb_view fb_view_plot = {
     .keys = keys,
     .about = "Each digit or dot is one plan. The lower it stands, the less time it takes; the further to the "
              "left, the fewer bytes it moves.\n"
-             "The line is the floor: nothing that moves so many bytes can be faster on this device. The other "
-             "plot, the roofline, shows how many operations are done for each byte.",
+             "The line is the floor: nothing that moves so many bytes can be faster on the focused column's device. "
+             "The other plot, the roofline, shows how many operations are done for each byte.",
 };

@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "session/results.h"
 #include "tui/show/figure.h"
+#include "tui/show/points.h"
 #include "tui/view/tried.h"
 #include "tui/view/ui.h"
 
@@ -35,13 +36,20 @@ typedef struct {
     int at; /* in the file */
     const char *script, *column, *params;
     double key[FIELDS];
+    const double *most;    /* of the rates on its device: as long as a bar gets, for bars tell ratios */
     fb_figure_source kind; /* of its times */
 } item;
 
 typedef struct {
+    const char *device;
+    double most;
+} scale;
+
+typedef struct {
     fb_results *file;
-    int n;
+    int n, n_scales;
     item *items;
+    scale *scales;
     double most; /* of the rates of an experiment's rows; 0: there are none */
 } list;
 
@@ -106,6 +114,17 @@ static item read_item(fb_arena *arena, const json_t *row, int at)
     return it;
 }
 
+static const double *scaled(list *l, const item *it)
+{
+    const json_t *which = json_object_get(it->row, "case");
+    const char *device = fb_json_string_or(which ? which : it->row, "device", "");
+    int k = 0;
+    while (k < l->n_scales && strcmp(l->scales[k].device, device) != 0) k++;
+    if (k == l->n_scales) l->scales[l->n_scales++] = (scale){device, 0};
+    if (it->key[BY_RATE] > l->scales[k].most) l->scales[k].most = it->key[BY_RATE];
+    return &l->scales[k].most;
+}
+
 /* Every word of the filter is somewhere in the row. */
 static bool passes(const item *it, const char *filter)
 {
@@ -163,9 +182,11 @@ static void read_rows(fb_app *app)
     fb_arena_defer(arena, drop_file, l->file);
     int n = fb_results_rows(l->file);
     l->items = FB_NEW_ARRAY(arena, item, n + 1);
+    l->scales = FB_NEW_ARRAY(arena, scale, n + 1);
     for (int i = 0; i < n; i++) {
         item it = read_item(arena, fb_results_row(l->file, i), i);
         if (it.key[BY_RATE] > l->most) l->most = it.key[BY_RATE];
+        it.most = scaled(l, &it);
         if (passes(&it, app->results.filter)) l->items[l->n++] = it;
     }
     if (app->results.sort == BY_RATE && l->most <= 0) app->results.sort = BY_WHEN;
@@ -251,16 +272,8 @@ static void draw_headings(fb_app *app, const fb_rect *r, const places *p)
     }
 }
 
-/* 2.62 M, 811 k */
-static void rate_text(double rate, char to[40])
-{
-    static const char *const units[] = {"", " k", " M", " G", " T"};
-    int i = 0;
-    while (i < 4 && rate >= 999.5) rate /= 1000, i++;
-    snprintf(to, 40, "%.3g%s", rate, units[i]);
-}
-
-/* A rate stands where a measured column has bytes and floor: as a bar beside the largest of all, and as a figure. */
+/* A rate stands where a measured column has bytes and floor: as a bar beside the largest of its device, and as a
+ * figure. */
 static void draw_rate(const fb_rect *r, int y, const places *p, double rate, double most, fb_figure_source kind)
 {
     enum { CELLS = 8 };
@@ -271,12 +284,12 @@ static void draw_rate(const fb_rect *r, int y, const places *p, double rate, dou
         fb_draw(r, y, p->bytes - CELLS + i + 1, *fb_figure_sign(kind) ? FB_ROLE_PREDICTED : FB_ROLE_TIME,
                 part[eighths > 8 ? 8 : eighths]);
     }
-    rate_text(rate, text);
+    fb_points_text(text, rate);
     snprintf(signed_text, sizeof signed_text, "%s%s", fb_figure_sign(kind), text);
     fb_draw_right(r, y, p->floor, *fb_figure_sign(kind) ? FB_ROLE_PREDICTED : FB_ROLE_TEXT, signed_text);
 }
 
-static void draw_item(const fb_rect *r, int y, const places *p, const item *it, double most)
+static void draw_item(const fb_rect *r, int y, const places *p, const item *it)
 {
     char text[48], when[16];
     fb_role role = *fb_figure_sign(it->kind) ? FB_ROLE_PREDICTED : FB_ROLE_TEXT;
@@ -291,12 +304,16 @@ static void draw_item(const fb_rect *r, int y, const places *p, const item *it, 
         fb_draw_right(r, y, p->wall, FB_ROLE_BAD, "failed");
         return;
     }
+    if (fb_figure_is_wrong(it->row)) {
+        fb_draw_right(r, y, p->wall, FB_ROLE_BAD, "wrong");
+        return;
+    }
     fb_draw_right(r, y, p->wall, role, fb_figure_write(text, it->key[BY_WALL], FB_UNIT_US, it->kind));
     fb_draw_right(r, y, p->launches, FB_ROLE_DIM,
                   fb_figure_write(text, it->key[BY_LAUNCHES], FB_UNIT_COUNT, FB_SOURCE_MEASURED));
     fb_draw_right(r, y, p->bytes, FB_ROLE_DIM,
                   fb_figure_write(text, it->key[BY_BYTES], FB_UNIT_BYTES, FB_SOURCE_MEASURED));
-    if (isfinite(it->key[BY_RATE])) draw_rate(r, y, p, it->key[BY_RATE], most, it->kind);
+    if (isfinite(it->key[BY_RATE])) draw_rate(r, y, p, it->key[BY_RATE], *it->most, it->kind);
     fb_draw_right(r, y, p->floor, FB_ROLE_DIM,
                   fb_figure_write(text, it->key[BY_FLOOR], FB_UNIT_TIMES, fb_figure_floor_kind(it->row)));
 }
@@ -316,7 +333,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     fb_scroll_fit(s, l->n, r->h - 1);
     for (int y = 1, row; y < r->h && (row = fb_shown_row(app, FB_VIEW_RESULTS, y - 1, l->n)) != FB_NONE; y++) {
         fb_row_ground(app, FB_VIEW_RESULTS, r, y, row, focused);
-        draw_item(r, y, &p, &l->items[row], l->most);
+        draw_item(r, y, &p, &l->items[row]);
     }
 }
 
@@ -335,6 +352,7 @@ static void explain(fb_app *app, fb_hint *hint)
     if (at >= count(app)) return;
     const item *it = &state(app)->items[at];
     const json_t *wall = json_object_get(it->row, "wall_us");
+    const char *worst = fb_json_string_or(json_object_get(it->row, "error"), "worst", "");
     const char *failed = fb_json_string_or(it->row, "failed", NULL);
     if (failed) {
         fb_str_add(&hint->line[0], failed);
@@ -344,6 +362,11 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_addf(&hint->line[0], "%s  %s", it->column, it->params);
     fb_str_addf(&hint->line[0], " · %s%s", fb_figure_source_name(it->kind),
                 fb_json_bool_or(it->row, "stale", false) ? ", stale" : "");
+    if (fb_figure_is_wrong(it->row)) {
+        fb_str_addf(&hint->line[0], ": a wrong result%s%s", *worst ? ", " : "", worst);
+        hint->role[0] = FB_ROLE_BAD;
+        return;
+    }
     fb_stat spread = {.n = (int)fb_json_int_or(wall, "n", 0),
                       .p10 = fb_json_number_or(wall, "p10", NAN),
                       .p90 = fb_json_number_or(wall, "p90", NAN)};
@@ -353,9 +376,11 @@ static void explain(fb_app *app, fb_hint *hint)
     json_object_foreach(wall ? NULL : json_object_get(it->row, "row"), key, value)
     {
         char *line = fb_json_line(value);
-        char figure[40];
-        if (json_is_number(value)) rate_text(json_number_value(value), figure);
-        fb_str_addf(&hint->line[0], " · %s %s", key, json_is_number(value) ? figure : line);
+        char figure[40] = "";
+        bool number = json_is_number(value);
+        if (number) fb_points_text(figure, json_number_value(value));
+        fb_str_addf(&hint->line[0], " · %s %s%s", key, json_is_real(value) ? fb_figure_sign(it->kind) : "",
+                    number ? figure : line);
         fb_free(line);
     }
 }
@@ -466,8 +491,9 @@ int fb_results_points(fb_app *app, fb_arena *arena, fb_point **out)
     for (int i = 0; l && i < l->n; i++) {
         const item *it = &l->items[i];
         double flops = fb_json_number_or(it->row, "flops", NAN);
-        if (it->key[BY_WALL] > 0 && it->key[BY_BYTES] > 0)
-            (*out)[n++] = (fb_point){it->column, it->key[BY_BYTES], it->key[BY_WALL], flops, -1};
+        if (it->key[BY_WALL] > 0 && it->key[BY_BYTES] > 0 && !fb_figure_is_wrong(it->row))
+            (*out)[n++] =
+                (fb_point){it->column, it->key[BY_BYTES], it->key[BY_WALL], flops, .column = -1, .kind = it->kind};
     }
     return n;
 }

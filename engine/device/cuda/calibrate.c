@@ -348,6 +348,8 @@ bool fb_cuda_calibrate(fb_device *base, const fb_progress *progress, fb_error *e
         return false;
     }
     m->calibrated = true;
+    m->links_guessed = false;
+    m->products_guessed = !b.d->blas;
     time_t now = time(NULL);
     strftime(m->date, sizeof m->date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
     save(b.d);

@@ -506,6 +506,7 @@ bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
     if (!ok) return false;
     if (seems_busy(&m, &one_core) && h->machine.calibrated) keep_best(&m, &h->machine);
     m.calibrated = true;
+    m.links_guessed = m.products_guessed = false;
     m.doubted = seems_busy(&m, &one_core);
     date_now(m.date);
     keep_calibration(&m, &h->sgemm, &one_core);
