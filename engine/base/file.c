@@ -249,7 +249,7 @@ bool fb_write_file(const char *path, const void *bytes, size_t n, fb_error *err)
     return false;
 }
 
-bool fb_append_to_file(const char *path, unsigned use, const char *line, fb_error *err)
+bool fb_file_append(const char *path, unsigned use, const char *line, fb_error *err)
 {
     struct stat st;
     char last = '\n';

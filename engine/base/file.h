@@ -44,7 +44,7 @@ bool fb_write_all(int fd, const void *bytes, size_t n);
 
 /* Appends a line in one write, so that several processes may append to one file; `use`: 0 or FB_FILE_PRIVATE. What a
  * full disk or a power cut left of a line before it stays a line of its own. */
-bool fb_append_to_file(const char *path, unsigned use, const char *line, fb_error *err);
+bool fb_file_append(const char *path, unsigned use, const char *line, fb_error *err);
 
 /* A file that is written in parts: gone unless it is committed. It has no name until then, where there can be such. */
 typedef struct {

@@ -76,7 +76,7 @@ const char *fb_str_get(const fb_str *s)
     return s->text ? s->text : "";
 }
 
-bool fb_name_ok(const char *name)
+bool fb_str_is_name(const char *name)
 {
     if (!name || !name[0]) return false;
     size_t n = 0;

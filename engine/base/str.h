@@ -23,7 +23,7 @@ char *fb_str_take(fb_str *s);            /* the caller frees with fb_free; never
 const char *fb_str_get(const fb_str *s); /* "" when empty */
 
 /* A name that may stand in generated source: [A-Za-z_][A-Za-z0-9_]{0,63}. */
-bool fb_name_ok(const char *name);
+bool fb_str_is_name(const char *name);
 
 /* What comes after the last slash. */
 const char *fb_file_name(const char *path);

@@ -182,7 +182,7 @@ static const char *op_of(const fb_graph *g, fb_id node)
     return outer;
 }
 
-const char *fb_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, fb_arena *arena)
+const char *fb_emit_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, fb_arena *arena)
 {
     enum { MOST = 5, LONGEST = 56 };
     const char *part[MOST + 1];

@@ -26,7 +26,7 @@ typedef struct {
 } fb_kernel_text;
 
 /* A name for the kernel, from the ops of its nodes: "layer_norm_tanh_stack". */
-const char *fb_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, fb_arena *arena);
+const char *fb_emit_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, fb_arena *arena);
 
 /* Writes the kernel of a nest; its entry is NAME_kernel. All is in `arena`. text NULL: there is nothing to do (a
  * library call without an epilogue, only empty tensors). */

@@ -273,7 +273,7 @@ static const char *clauses(loops *l, fb_pass p, const char *array)
     for (size_t k = 0; k < sizeof ids / sizeof *ids; k++) {
         bool first = true;
         for (int i = 0; i < l->s->n_values; i++) {
-            if (!fb_section_reduces(&l->s->values[i], p)) continue;
+            if (!fb_emit_reduces(&l->s->values[i], p)) continue;
             fb_reduction r = fb_emit_reduction(e, i);
             if (!r.clause || strcmp(r.clause, ids[k]) != 0) continue;
             fb_str_addf(&s, "%s%s%s",
@@ -295,7 +295,7 @@ static bool in_order(const loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         if (needed[i] && v->kind == FB_VALUE_SCAN && FB_MUTATE(43, v->over == p.space, false)) return true;
-        if (fb_section_reduces(v, p) && fb_emit_reduction(l->e, i).arg) return true;
+        if (fb_emit_reduces(v, p) && fb_emit_reduction(l->e, i).arg) return true;
     }
     return false;
 }
@@ -320,7 +320,7 @@ static void pass_body(loops *l, fb_pass p, const char *entry)
     bool *mark = fb_emit_mark(e);
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
-        if (!fb_section_reduces(v, p)) continue;
+        if (!fb_emit_reduces(v, p)) continue;
         for (int a = 0; a < v->n_args; a++) fb_emit_needed(e, v->args[a], p.space);
         step(l, i, entry);
     }
@@ -369,7 +369,7 @@ static void declare_accumulators(loops *l, fb_pass p)
 {
     fb_emitter *e = l->e;
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        if (!fb_emit_reduces(&l->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg) fb_emit(e, "%s %s = %s;", fb_emit_operand_type(l->e, i), best_name(l, i), r.start);
         fb_emit(e, "%s %s = %s;", fb_emit_type(l->e, i), e->names[i], r.arg ? "0" : r.start);
@@ -388,7 +388,7 @@ typedef struct {
 static bool depends_on_order(const loops *l, fb_pass p)
 {
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_section_reduces(&l->s->values[i], p) || !is_float_value(l, i)) continue;
+        if (!fb_emit_reduces(&l->s->values[i], p) || !is_float_value(l, i)) continue;
         const char *by = fb_emit_reduction(l->e, i).clause;
         if (by && (strcmp(by, "+") == 0 || strcmp(by, "*") == 0)) return true;
     }
@@ -417,7 +417,7 @@ static const char *parts_name(const loops *l, fb_val v)
 static void declare_parts(loops *l, fb_pass p, pass_parts parts, const char *array)
 {
     for (int i = 0; i < l->s->n_values; i++)
-        if (fb_section_reduces(&l->s->values[i], p))
+        if (fb_emit_reduces(&l->s->values[i], p))
             fb_emit(l->e, "%s%s %s[%" PRId64 "]%s;", array[0] ? "_Alignas(64) " : "", fb_emit_type(l->e, i),
                     parts_name(l, i), parts.count, array);
 }
@@ -464,7 +464,7 @@ static void close_parts(loops *l, fb_pass p, pass_parts parts, int64_t lanes)
         if (joins) fb_emit_for(e, NULL, "fb_part", "0", fb_emit_number(e, parts.count), NULL);
         if (lanes) fb_emit_for(e, NULL, "lane", "0", all, NULL);
         for (int i = 0; i < l->s->n_values; i++) {
-            if (!fb_section_reduces(&l->s->values[i], p)) continue;
+            if (!fb_emit_reduces(&l->s->values[i], p)) continue;
             if (joins)
                 join_part(l, i, entry);
             else
@@ -499,7 +499,7 @@ static void open_pass(loops *l, fb_pass p, bool ordered, bool threads, pass_part
 static void end_reductions(loops *l, fb_pass p)
 {
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        if (!fb_emit_reduces(&l->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(l->e, i);
         if (FB_MUTATE(46, points, false)) fb_emit(l->e, "%s /= %s;", l->e->names[i], points);
         l->e->known[i] = true;
@@ -541,7 +541,7 @@ static void emit_pass(loops *l, int number)
 
 static void row_body(loops *l)
 {
-    for (int depth = 0; depth <= fb_section_deepest(l->s); depth++) {
+    for (int depth = 0; depth <= fb_emit_deepest(l->s); depth++) {
         store_roots(l, FB_NONE, depth);
         for (int p = 0; p < l->s->n_passes; p++)
             if (l->s->passes[p].depth == depth) emit_pass(l, p);
@@ -586,7 +586,7 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
-        if (!scan && !fb_section_reduces(v, p)) continue;
+        if (!scan && !fb_emit_reduces(v, p)) continue;
         any = true;
         if (!scan && fb_emit_reduction(e, i).arg)
             fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_operand_type(l->e, i), best_name(l, i), l->x.lanes);
@@ -599,7 +599,7 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
-        if (!scan && !fb_section_reduces(v, p)) continue;
+        if (!scan && !fb_emit_reduces(v, p)) continue;
         fb_reduction r = scan ? (fb_reduction){.start = "0"} : fb_emit_reduction(e, i);
         if (r.arg) fb_emit(e, "%s[lane] = %s;", best_name(l, i), r.start);
         fb_emit(e, "%s[lane] = %s;", e->names[i], r.arg ? "0" : r.start);
@@ -617,7 +617,7 @@ static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads,
         declare_parts(l, p, parts, fb_arena_printf(e->arena, "[%" PRId64 "]", l->x.lanes));
         open_parts(l, p, parts);
         for (int i = 0; i < l->s->n_values; i++)
-            if (fb_section_reduces(&l->s->values[i], p)) l->declared[i] = false;
+            if (fb_emit_reduces(&l->s->values[i], p)) l->declared[i] = false;
         lane_accumulators(l, p, needed);
     } else if (threads) {
         fb_emit_directive(e, "#pragma omp parallel for%s schedule(static)%s",
@@ -667,7 +667,7 @@ static void lane_pass(loops *l, int number)
     for (int i = 0; i < l->s->n_values; i++) e->names[i] = plain[i];
     if (parts.count) close_parts(l, p, parts, l->x.lanes);
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        if (!fb_emit_reduces(&l->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(l->e, i);
         if (points)
             fb_emit(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++) %s[lane] /= %s;", l->x.lanes, e->names[i],
@@ -694,7 +694,7 @@ static void emit_lanes(loops *l)
                 name, l->x.lanes, last, name, l->x.lanes);
     else
         fb_emit(l->e, "const int64_t lanes = %" PRId64 ";", l->x.lanes);
-    for (int depth = 0; depth <= fb_section_deepest(l->s); depth++) {
+    for (int depth = 0; depth <= fb_emit_deepest(l->s); depth++) {
         lane_roots(l, depth);
         for (int p = 0; p < l->s->n_passes; p++)
             if (l->s->passes[p].depth == depth) lane_pass(l, p);
@@ -744,7 +744,7 @@ static void emit_scatter(loops *l)
     fb_emitter *e = l->e;
     const fb_section *s = l->s;
     const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
-    const fb_data_var *row = fb_section_added_row(l->e->nest->pool, l->s);
+    const fb_data_var *row = fb_emit_added_row(l->e->nest->pool, l->s);
     const fb_space *space = s->n_spaces ? &s->spaces[0] : &(fb_space){0};
     int64_t rows = n->shape.dim[0], size = fb_space_points(&s->rows);
     bool half = n->dtype == FB_F16 || n->dtype == FB_BF16;

@@ -22,9 +22,9 @@ typedef struct {
     double scale;              /* what is made of products is multiplied by it afterwards; 1: by nothing */
 } writer;
 
-int fb_cuda_chain_threads(fb_emitter *e)
+int fb_emit_cuda_chain_threads(fb_emitter *e)
 {
-    fb_chain_tile tile = fb_chain_tile_had(e->nest, e->knobs);
+    fb_chain_tile tile = fb_schedule_chain_tile_had(e->nest, e->knobs);
     if (tile.copiers) e->function->sharing = 1; /* a block that moves registers between its warps stands alone */
     return tile.threads;
 }
@@ -101,7 +101,7 @@ static bool comes_in_pieces(const writer *w, const operand *o)
 
 static void write_operand(const writer *w, const operand *o, bool piece, const char *inside)
 {
-    fb_cuda_return(w->e, fb_emit_element(w->e, o->base, FB_NONE, o->at), piece, inside);
+    fb_emit_cuda_return(w->e, fb_emit_element(w->e, o->base, FB_NONE, o->at), piece, inside);
     fb_emit_close_by(w->e, "},");
 }
 
@@ -118,12 +118,12 @@ static void write_left(const writer *w, const fb_chain_link *l)
     const char *inside = NULL;
     /* rows beyond the last are not stored: where no condition costs least, they are the last once more */
     bool again = (w->tile.wide || w->tile.attends) && lies_along_k(w, &o),
-         ragged = fb_cuda_is_guarded(w->c->rows, w->tile.rows);
+         ragged = fb_emit_cuda_is_guarded(w->c->rows, w->tile.rows);
     fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s",
-                 fb_cuda_operand_type(w->e, w->element, piece,
-                                      (ragged && !again) || fb_cuda_is_guarded(l->depth, w->tile.depth)));
-    if (!again) fb_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows, piece, &inside);
-    fb_cuda_guard(w->e, "fb_k", l->depth, w->tile.depth, piece, &inside);
+                 fb_emit_cuda_operand_type(w->e, w->element, piece,
+                                           (ragged && !again) || fb_emit_cuda_is_guarded(l->depth, w->tile.depth)));
+    if (!again) fb_emit_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows, piece, &inside);
+    fb_emit_cuda_guard(w->e, "fb_k", l->depth, w->tile.depth, piece, &inside);
     declare(w, w->c->row, again && ragged ? last_row(w) : "m0 + fb_m");
     write_operand(w, &o, piece, inside);
 }
@@ -135,10 +135,11 @@ static void write_right(const writer *w, const fb_chain_link *l, int k_by, int n
     bool piece = comes_in_pieces(w, &o);
     const char *inside = NULL;
     fb_emit_open(w->e, "[&](fb_at fb_k, fb_at fb_n) -> %s",
-                 fb_cuda_operand_type(w->e, w->element, piece,
-                                      fb_cuda_is_guarded(l->depth, k_by) || fb_cuda_is_guarded(l->columns, n_by)));
-    fb_cuda_guard(w->e, "fb_k", l->depth, k_by, piece, &inside);
-    fb_cuda_guard(w->e, "fb_n", l->columns, n_by, piece, &inside);
+                 fb_emit_cuda_operand_type(w->e, w->element, piece,
+                                           fb_emit_cuda_is_guarded(l->depth, k_by) ||
+                                               fb_emit_cuda_is_guarded(l->columns, n_by)));
+    fb_emit_cuda_guard(w->e, "fb_k", l->depth, k_by, piece, &inside);
+    fb_emit_cuda_guard(w->e, "fb_n", l->columns, n_by, piece, &inside);
     write_operand(w, &o, piece, inside);
 }
 
@@ -319,7 +320,7 @@ static void write_results(const writer *w);
 static int vector_of(const writer *w)
 {
     const fb_section *s = &w->e->nest->sections[1];
-    return s->rows.n > s->blocked ? fb_cuda_vector(w->e, s) : 1;
+    return s->rows.n > s->blocked ? fb_emit_cuda_vector(w->e, s) : 1;
 }
 
 static void write_run(const writer *w)
@@ -402,8 +403,8 @@ static void write_results(const writer *w)
                               w->c->rows);
     fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row, across,
             vector > 1 ? fb_arena_printf(e->arena, "fb_n / %d", vector) : "fb_n");
-    fb_cuda_load_group(e, vector, point);
-    fb_cuda_store_group(e, vector, NULL, NULL);
+    fb_emit_cuda_load_group(e, vector, point);
+    fb_emit_cuda_store_group(e, vector, NULL, NULL);
     if (each) {
         fb_emit_close_by(e, "});");
     } else {
@@ -419,7 +420,7 @@ static void write_place(const writer *w)
     const fb_chain *c = w->c;
     int64_t each = fb_ceil_div(c->rows, w->tile.rows);
     if (w->tile.attends && c->n_seen && each > 1) {
-        int64_t some = fb_chain_together(e->nest);
+        int64_t some = fb_schedule_chain_together(e->nest);
         const char *block = FB_BLOCK ".x", *first = "";
         if (some < c->batch) {
             block = fb_arena_printf(e->arena, FB_BLOCK ".x %% %" PRId64, some * each);
@@ -470,7 +471,7 @@ static void declare_tile(const writer *w)
 void fb_emit_chain_cuda(fb_emitter *e)
 {
     const fb_chain *c = e->nest->chain;
-    writer w = {.e = e, .c = c, .tile = fb_chain_tile_had(e->nest, e->knobs)};
+    writer w = {.e = e, .c = c, .tile = fb_schedule_chain_tile_had(e->nest, e->knobs)};
     fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
     w.element = e->spell->type[dtype].memory;
     w.sum = e->spell->type[dtype].value;

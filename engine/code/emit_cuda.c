@@ -323,7 +323,7 @@ static void declare_accumulators(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg) fb_emit(e, "%s %s = %s;", fb_emit_operand_type(f->e, i), best_of(f, i), r.start);
         fb_emit(e, "%s %s = %s;", fb_emit_type(f->e, i), e->names[i], r.arg ? "0" : r.start);
@@ -407,10 +407,10 @@ static void combine(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
     for (int i = 0; f->x.cut && f->x.parts > 1 && i < f->s->n_values; i++)
-        if (fb_section_reduces(&f->s->values[i], p)) combine_row(f, i);
+        if (fb_emit_reduces(&f->s->values[i], p)) combine_row(f, i);
     if (f->x.cut && f->x.parts > 1) return;
     for (int i = 0; f->x.team > 1 && i < f->s->n_values; i++) {
-        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg)
             fb_emit(e, "%s(%s, %s);", across(f, "_arg", r.op == FB_OP_ARGMAX ? "true" : "false"), best_of(f, i),
@@ -423,7 +423,7 @@ static void combine(frame *f, fb_pass p)
 static void finish_pass(frame *f, fb_pass p)
 {
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(f->e, i);
         if (points) fb_emit(f->e, "%s /= %s;", f->e->names[i], points);
         f->e->known[i] = true;
@@ -592,7 +592,7 @@ static void emit_pass(frame *f, int number)
     for (int i = 0; i < f->s->n_values; i++)
         if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
     for (int i = 0; i < f->s->n_values; i++)
-        if (fb_section_reduces(&f->s->values[i], p)) step(f, i);
+        if (fb_emit_reduces(&f->s->values[i], p)) step(f, i);
     store_elements(f, &w, p.space, p.depth, guarded);
     close_vector(f, &w, p.space, p.depth, guarded);
     close_pass(f, &w, opened);
@@ -664,7 +664,7 @@ static void declare_rows(frame *f)
 
 static void passes_of_row(frame *f)
 {
-    for (int depth = 0; depth <= fb_section_deepest(f->s); depth++) {
+    for (int depth = 0; depth <= fb_emit_deepest(f->s); depth++) {
         store_row_values(f, depth);
         for (int p = 0; p < f->s->n_passes; p++)
             if (f->s->passes[p].depth == depth) emit_pass(f, p);
@@ -769,14 +769,14 @@ static void combine_parts(frame *f, fb_pass p)
     fb_emitter *e = f->e;
     combine(f, p);
     for (int i = 0; i < f->s->n_values; i++)
-        if (fb_section_reduces(&f->s->values[i], p))
+        if (fb_emit_reduces(&f->s->values[i], p))
             fb_emit(e, "static __device__ %s fb_parts_%s[%" PRId64 "];", fb_emit_type(f->e, i), e->names[i],
                     f->x.rows * f->x.parts);
     fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->x.rows);
     fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
     fb_emit_if(e, "threadIdx.x == 0");
     for (int i = 0; i < f->s->n_values; i++)
-        if (fb_section_reduces(&f->s->values[i], p))
+        if (fb_emit_reduces(&f->s->values[i], p))
             fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
     fb_emit(e, "__threadfence();");
     fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->x.parts - 1);
@@ -785,7 +785,7 @@ static void combine_parts(frame *f, fb_pass p)
     fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
     fb_emit(e, "__threadfence();");
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         fb_emit(e, "%s = %s;", e->names[i], r.start);
         fb_emit(e,
@@ -818,14 +818,14 @@ static void emit_split(frame *f)
     for (int i = 0; i < f->s->n_values; i++)
         if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
     for (int i = 0; i < f->s->n_values; i++)
-        if (fb_section_reduces(&f->s->values[i], p)) step(f, i);
+        if (fb_emit_reduces(&f->s->values[i], p)) step(f, i);
     close_vector(f, &w, p.space, p.depth, false);
     while (opened--) fb_emit_close(e);
     fb_emit_forget(e, mark);
     forget_packs(f);
     combine_parts(f, p);
     finish_pass(f, p);
-    store_row_values(f, fb_section_deepest(f->s));
+    store_row_values(f, fb_emit_deepest(f->s));
 }
 
 /* ---- index_add ---- */
@@ -893,7 +893,7 @@ static void emit_scatter(frame *f)
     int64_t size = fb_space_points(&s->rows), elements = n->shape.dim[0] * size;
     int64_t points = s->n_spaces ? fb_space_points(&s->spaces[0]) : 1;
     const int each = f->x.each;
-    const fb_data_var *index = fb_section_added_row(e->nest->pool, s);
+    const fb_data_var *index = fb_emit_added_row(e->nest->pool, s);
     const char *out = NULL;
     for (int i = 0; i < e->n_args; i++)
         if (e->args[i].storage == r->storage) out = e->args[i].name;
@@ -959,8 +959,7 @@ static void finish_row(frame *f, const fb_added *a, const fb_space *in, const ch
     const char *sum = a->sum == FB_NONE ? "fb_sum" : e->names[a->sum];
     bool *mark = fb_emit_mark(e);
     fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_within, %s %s)", type, sum);
-    const char *row =
-        a->sum == FB_NONE ? fb_section_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[a->row]);
+    const char *row = a->sum == FB_NONE ? fb_emit_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[a->row]);
     fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
     declare_space(f, in, "fb_within");
     if (a->sum == FB_NONE) {
@@ -999,7 +998,7 @@ static void emit_sorted(frame *f)
     fb_section_adds(e->nest, s, &a);
     const fb_space in = within_row(s, &a);
     bool alone = a.sum == FB_NONE;
-    fb_val index = alone ? fb_section_added_row(e->nest->pool, s)->value : s->values[a.sum].args[1];
+    fb_val index = alone ? fb_emit_added_row(e->nest->pool, s)->value : s->values[a.sum].args[1];
     fb_val source = alone ? s->roots[0].value : s->values[a.sum].args[0];
     fb_id node = alone ? s->roots[0].node : s->values[a.sum].node;
     const char *type = e->spell->type[e->nest->graph->nodes[node].dtype].value, *block = f->block;
@@ -1068,7 +1067,7 @@ static void emit_section_cuda(fb_emitter *e)
 
 /* ---- for kernels of other shapes ---- */
 
-int fb_cuda_vector(const fb_emitter *e, const fb_section *s)
+int fb_emit_cuda_vector(const fb_emitter *e, const fb_section *s)
 {
     return fb_schedule_vector(e->nest, e->knobs, s, FB_NONE);
 }
@@ -1082,29 +1081,29 @@ static walk group_walk(frame *f, int vector)
     return w;
 }
 
-void fb_cuda_load_group(fb_emitter *e, int vector, const char *point)
+void fb_emit_cuda_load_group(fb_emitter *e, int vector, const char *point)
 {
     frame f = {.e = e, .s = e->section};
     walk w = group_walk(&f, vector);
     load_group(&f, &w, point);
 }
 
-void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx)
+void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx)
 {
     frame f = {.e = e, .s = e->section};
     walk w = group_walk(&f, vector);
     store_group(&f, &w, inside, ctx);
 }
 
-int fb_cuda_row_team(const fb_emitter *e)
+int fb_emit_cuda_row_team(const fb_emitter *e)
 {
-    return fb_section_is_sequential(e->section) ? 1 : e->target->warp;
+    return fb_schedule_is_sequential(e->section) ? 1 : e->target->warp;
 }
 
-void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
+void fb_emit_cuda_row(fb_emitter *e, int threads, const char *lane)
 {
     enum { FEW_STEPS = 4 }; /* the blocks of a tile leave few registers: a whole row's loads at once would crowd them */
-    int team = fb_cuda_row_team(e);
+    int team = fb_emit_cuda_row_team(e);
     frame f = {.e = e,
                .x = {.deal = team == 1 ? FB_DEAL_COLUMNS : FB_DEAL_ROWS,
                      .section = e->section,
@@ -1123,7 +1122,7 @@ void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
     e->section = kept;
 }
 
-void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
+void fb_emit_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
 {
     frame f = {.e = e};
     walk w = {.space = space, .vector = 1, .first = space->var[space->n - 1]};
@@ -1170,7 +1169,7 @@ static int section_threads(fb_emitter *e)
 static void open_kernel(fb_emitter *e)
 {
     static int (*const threads[FB_FAMILIES])(fb_emitter * e) = {
-        [FB_FAMILY_GEMM] = fb_cuda_gemm_threads, [FB_FAMILY_CHAIN] = fb_cuda_chain_threads};
+        [FB_FAMILY_GEMM] = fb_emit_cuda_gemm_threads, [FB_FAMILY_CHAIN] = fb_emit_cuda_chain_threads};
     e->grid[1] = e->grid[2] = e->block[1] = e->block[2] = 1;
     e->block[0] = (threads[e->family] ? threads[e->family] : section_threads)(e);
     e->function->threads = e->block[0];
@@ -1221,5 +1220,5 @@ const fb_printer fb_printer_cuda = {
                 [FB_FAMILY_REDUCE] = emit_section_cuda,
                 [FB_FAMILY_LIBRARY] = emit_section_cuda,
                 [FB_FAMILY_COPY] = emit_section_cuda},
-    .whole = {[FB_FAMILY_GEMM] = fb_cuda_gemm, [FB_FAMILY_CHAIN] = fb_emit_chain_cuda},
+    .whole = {[FB_FAMILY_GEMM] = fb_emit_cuda_gemm, [FB_FAMILY_CHAIN] = fb_emit_chain_cuda},
 };

@@ -6,32 +6,32 @@
 #include "code/emit_parts.h"
 
 /* Elements that a thread of an elementwise section moves at once, along its last row variable. */
-int fb_cuda_vector(const fb_emitter *e, const fb_section *s);
+int fb_emit_cuda_vector(const fb_emitter *e, const fb_section *s);
 /* The elements of the emitter's section, `vector` of them from group number `point` on: where they are, and what is
  * loaded for all of them; then what is stored. `inside` writes what comes first for each. */
-void fb_cuda_load_group(fb_emitter *e, int vector, const char *point);
-void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
+void fb_emit_cuda_load_group(fb_emitter *e, int vector, const char *point);
+void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
 /* How many threads share a row of the emitter's section: a warp, or one where each element needs the one before it. */
-int fb_cuda_row_team(const fb_emitter *e);
+int fb_emit_cuda_row_team(const fb_emitter *e);
 /* All passes over one row of the emitter's section, whose row variables are declared, by so many threads; `lane`: which
  * of them this one is. */
-void fb_cuda_row(fb_emitter *e, int threads, const char *lane);
+void fb_emit_cuda_row(fb_emitter *e, int threads, const char *lane);
 /* Declares the variables of a space from the number of a point. */
-void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);
+void fb_emit_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);
 
 /* emit_gemm.c */
-void fb_cuda_gemm(fb_emitter *e);
+void fb_emit_cuda_gemm(fb_emitter *e);
 /* Of functions that a tile's operand comes from, over an extent in steps of `by`: does one ask for what lies outside of
  * the operand (guarded)? What it returns, in pieces of 16 bytes or element by element; its line for elements that are
  * outside, and for pieces the condition *inside, which grows by one term; and its return. */
-bool fb_cuda_is_guarded(int64_t extent, int64_t by);
-const char *fb_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded);
-void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, bool piece, const char **inside);
-void fb_cuda_return(fb_emitter *e, const char *value, bool piece, const char *inside);
+bool fb_emit_cuda_is_guarded(int64_t extent, int64_t by);
+const char *fb_emit_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded);
+void fb_emit_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, bool piece, const char **inside);
+void fb_emit_cuda_return(fb_emitter *e, const char *value, bool piece, const char *inside);
 /* Threads of a block, before anything is written. */
-int fb_cuda_gemm_threads(fb_emitter *e);
+int fb_emit_cuda_gemm_threads(fb_emitter *e);
 
 /* emit_chain_cuda.c */
-int fb_cuda_chain_threads(fb_emitter *e);
+int fb_emit_cuda_chain_threads(fb_emitter *e);
 
 #endif

@@ -31,7 +31,7 @@ static fb_cluster_tile cluster_of(const fb_emitter *e)
     return tile;
 }
 
-int fb_cuda_gemm_threads(fb_emitter *e)
+int fb_emit_cuda_gemm_threads(fb_emitter *e)
 {
     return e->nest->tiled->round ? cluster_of(e).threads : fb_gemm_tile_had(e->nest, e->knobs).threads;
 }
@@ -64,24 +64,24 @@ static void return_element(const writer *w, int part, const fb_operand *o, bool 
         value = fb_emit_ref(e, v);
         value = fb_emit_spell(e, e->spell->type[w->t->dtype].to, &value, 1);
     }
-    fb_cuda_return(e, value, piece, inside);
+    fb_emit_cuda_return(e, value, piece, inside);
     fb_names_forget(e->used, used);
 }
 
-bool fb_cuda_is_guarded(int64_t extent, int64_t by)
+bool fb_emit_cuda_is_guarded(int64_t extent, int64_t by)
 {
     return extent % by != 0;
 }
 
-const char *fb_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded)
+const char *fb_emit_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded)
 {
     if (!piece) return element;
     return fb_arena_printf(e->arena, guarded ? "fb_piece<%s>" : "fb_inside<%s>", element);
 }
 
-void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, bool piece, const char **inside)
+void fb_emit_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, bool piece, const char **inside)
 {
-    if (!fb_cuda_is_guarded(extent, by)) return;
+    if (!fb_emit_cuda_is_guarded(extent, by)) return;
     if (!piece)
         fb_emit(e, "if (%s >= %" PRId64 ") return {};", what, extent);
     else
@@ -89,7 +89,7 @@ void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, 
             fb_arena_printf(e->arena, "%s%s%s < %" PRId64, *inside ? *inside : "", *inside ? " && " : "", what, extent);
 }
 
-void fb_cuda_return(fb_emitter *e, const char *value, bool piece, const char *inside)
+void fb_emit_cuda_return(fb_emitter *e, const char *value, bool piece, const char *inside)
 {
     if (inside)
         fb_emit(e, "return {&%s, %s};", value, inside);
@@ -101,11 +101,11 @@ static void write_left(const writer *w, int phase, bool piece)
 {
     fb_emitter *e = w->e;
     const fb_phase *p = &w->t->phases[phase];
-    bool guarded = fb_cuda_is_guarded(w->t->rows, w->tile.m) || fb_cuda_is_guarded(p->k, w->tile.k);
-    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", fb_cuda_operand_type(w->e, w->element, piece, guarded));
+    bool guarded = fb_emit_cuda_is_guarded(w->t->rows, w->tile.m) || fb_emit_cuda_is_guarded(p->k, w->tile.k);
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", fb_emit_cuda_operand_type(w->e, w->element, piece, guarded));
     const char *inside = NULL;
-    fb_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m, piece, &inside);
-    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
+    fb_emit_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m, piece, &inside);
+    fb_emit_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
     declare(w, p->left.batch, "fb_batch");
     declare(w, p->left.outer, "m0 + fb_m");
     declare(w, p->left.k, "fb_k");
@@ -140,15 +140,16 @@ static void write_right(const writer *w, const fb_phase *p, bool piece)
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
     const char *own = "n0 + fb_n", *all = columns_of(w, p, t->n_strips > 1 ? "fb_column" : own);
-    bool guarded = !all || fb_cuda_is_guarded(t->columns, w->tile.strip) || fb_cuda_is_guarded(p->k, w->tile.k);
-    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", fb_cuda_operand_type(w->e, w->element, piece, guarded));
+    bool guarded =
+        !all || fb_emit_cuda_is_guarded(t->columns, w->tile.strip) || fb_emit_cuda_is_guarded(p->k, w->tile.k);
+    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", fb_emit_cuda_operand_type(w->e, w->element, piece, guarded));
     if (t->n_strips > 1) {
         fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
         own = "fb_column";
     }
     const char *inside = NULL;
-    fb_cuda_guard(w->e, own, t->columns, w->tile.strip, piece, &inside);
-    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
+    fb_emit_cuda_guard(w->e, own, t->columns, w->tile.strip, piece, &inside);
+    fb_emit_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
     if (all) {
         write_columns(w, p->product[0], all, piece, inside);
     } else {
@@ -269,13 +270,13 @@ static void write_early(writer *w)
     fb_str_free(&own);
     const char *point = fb_emit_name(e, "point");
     write_point(w, point);
-    fb_cuda_load_group(e, w->by.vector, point);
+    fb_emit_cuda_load_group(e, w->by.vector, point);
 }
 
 static void write_late(writer *w)
 {
     if (w->own) fb_emit_if(w->e, "fb_own");
-    fb_cuda_store_group(w->e, w->by.vector, name_sums, w);
+    fb_emit_cuda_store_group(w->e, w->by.vector, name_sums, w);
     if (w->own) fb_emit_close(w->e);
 }
 
@@ -291,8 +292,8 @@ static void write_elements(writer *w)
     if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
     const char *point = fb_emit_name(e, "point");
     write_point(w, point);
-    fb_cuda_load_group(e, w->by.vector, point);
-    fb_cuda_store_group(e, w->by.vector, name_sums, w);
+    fb_emit_cuda_load_group(e, w->by.vector, point);
+    fb_emit_cuda_store_group(e, w->by.vector, name_sums, w);
     fb_emit_close(e);
 }
 
@@ -307,7 +308,7 @@ static void write_rows(writer *w)
     }
     for (int v = 0; v < w->s->n_values; v++)
         if (is_sum(w, v)) e->whole[v] = sum_at(w, v, "");
-    bool shared = fb_cuda_row_team(e) > 1;
+    bool shared = fb_emit_cuda_row_team(e) > 1;
     const char *by = shared ? fb_arena_printf(e->arena, " / %d", e->target->warp) : "";
     if (shared) fb_emit(e, "const int fb_lane = threadIdx.x %% %d;", e->target->warp);
     fb_emit_for(e, "int", "fb_r", fb_arena_printf(e->arena, "threadIdx.x%s", by), fb_emit_number(e, w->tile.m * a_row),
@@ -315,8 +316,8 @@ static void write_rows(writer *w)
     fb_emit(e, "const int fb_m = %s;", a_row > 1 ? fb_arena_printf(e->arena, "fb_r / %" PRId64, a_row) : "fb_r");
     if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));
-    if (others.n) fb_cuda_variables(e, &others, fb_arena_printf(e->arena, "(fb_r %% %" PRId64 ")", a_row));
-    fb_cuda_row(e, w->tile.threads, "fb_lane");
+    if (others.n) fb_emit_cuda_variables(e, &others, fb_arena_printf(e->arena, "(fb_r %% %" PRId64 ")", a_row));
+    fb_emit_cuda_row(e, w->tile.threads, "fb_lane");
     fb_emit_close(e);
 }
 
@@ -395,7 +396,7 @@ static void load_early(writer *w, const fb_cluster_tile *x, const char *point)
         open_elements(w);
         place_element(w, x);
         write_point(w, point);
-        fb_cuda_load_group(e, 1, point);
+        fb_emit_cuda_load_group(e, 1, point);
     }
     for (int v = 0; v < w->s->n_values; v++) {
         if (!is_early(w, v)) continue;
@@ -423,8 +424,8 @@ static void make_state(writer *w, const fb_cluster_tile *x, const char *point)
     fb_emit(e, "fb_made[fb_e] = {};");
     place_element(w, x);
     write_point(w, point);
-    fb_cuda_load_group(e, 1, point);
-    fb_cuda_store_group(e, 1, name_round_sums, w);
+    fb_emit_cuda_load_group(e, 1, point);
+    fb_emit_cuda_store_group(e, 1, name_round_sums, w);
     for (int r = 0; r < s->n_roots; r++) {
         if (s->roots[r].node != w->t->made) continue;
         const char *value = fb_emit_ref(e, s->roots[r].value);
@@ -494,7 +495,7 @@ static void write_places(const writer *w)
                 w->tile.split > 1 ? fb_arena_printf(e->arena, FB_BLOCK ".z / %d", w->tile.split) : FB_BLOCK ".z");
 }
 
-void fb_cuda_gemm(fb_emitter *e)
+void fb_emit_cuda_gemm(fb_emitter *e)
 {
     const fb_tiled *t = e->nest->tiled;
     writer w = {.e = e,

@@ -159,11 +159,11 @@ const char *fb_emit_before(fb_emitter *e, fb_val v);
 /* ---- facts of a section that every printer's loops ask for (emit_section.c) ---- */
 
 /* Is v reduced in pass p? */
-bool fb_section_reduces(const fb_value *v, fb_pass p);
+bool fb_emit_reduces(const fb_value *v, fb_pass p);
 /* The largest depth of a root or pass. */
-int fb_section_deepest(const fb_section *s);
+int fb_emit_deepest(const fb_section *s);
 /* Of an index_add: the index that says which row of the result is added to. */
-const fb_data_var *fb_section_added_row(fb_index_pool *pool, const fb_section *s);
+const fb_data_var *fb_emit_added_row(fb_index_pool *pool, const fb_section *s);
 
 const char *fb_emit_type(const fb_emitter *e, fb_val v);
 /* Of what reduction v compares: argmax keeps the best element beside its index. */

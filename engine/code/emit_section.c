@@ -3,12 +3,12 @@
  */
 #include "code/emit_parts.h"
 
-bool fb_section_reduces(const fb_value *v, fb_pass p)
+bool fb_emit_reduces(const fb_value *v, fb_pass p)
 {
     return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth - 1 == p.depth;
 }
 
-int fb_section_deepest(const fb_section *s)
+int fb_emit_deepest(const fb_section *s)
 {
     int depth = 0;
     for (int i = 0; i < s->n_roots; i++)
@@ -18,7 +18,7 @@ int fb_section_deepest(const fb_section *s)
     return depth;
 }
 
-const fb_data_var *fb_section_added_row(fb_index_pool *pool, const fb_section *s)
+const fb_data_var *fb_emit_added_row(fb_index_pool *pool, const fb_section *s)
 {
     const fb_data_var *row = NULL;
     for (int i = 0; i < s->n_data; i++)

@@ -47,7 +47,7 @@ static void add_kernel(fb_exporting *x, int k)
     if (in_chain(p, k))
         fb_str_add(&out, "#include \"library.h\"\n#define fb_block_new(bytes) fbx_block_new(args, bytes)\n"
                          "#define fb_block_free(block) fbx_block_free(args, block)\n");
-    for (int i = 0; (piece = fb_kernel_piece(x->job->target, kernel, i)); i++) fb_str_add(&out, piece);
+    for (int i = 0; (piece = fb_program_kernel_piece(x->job->target, kernel, i)); i++) fb_str_add(&out, piece);
     fb_str_addf(&out, "\n#define %s %s\nvoid %s(const fb_kernel_args *args);\n\n", kernel->entry, entry_of(x, k),
                 entry_of(x, k));
     fb_str_add(&out, kernel->source);

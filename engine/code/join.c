@@ -89,7 +89,7 @@ static void add_to_unit(joining *j, int number, const fb_kernel *from)
 static int join_kernel(joining *j, const fb_kernel *from)
 {
     known_kernel *known = NULL;
-    fb_hash code = fb_kernel_code(from);
+    fb_hash code = fb_program_kernel_code(from);
     HASH_FIND(hh, j->known, &code, sizeof code, known);
     if (known) return known->kernel;
     fb_program *p = j->p;
@@ -203,7 +203,7 @@ fb_program *fb_program_join(const fb_target *t, const fb_program *const *parts, 
     p->total_bytes = p->pool_bytes;
     for (int b = 0; b < p->n_buffers; b++)
         if (p->buffers[b].kind != FB_BUFFER_TEMP)
-            p->total_bytes += aligned(p->buffers[b].bytes) * (fb_buffer_is_double(p, b) ? 2 : 1);
+            p->total_bytes += aligned(p->buffers[b].bytes) * (fb_program_buffer_is_double(p, b) ? 2 : 1);
     p->hash = fb_hasher_end(h);
     HASH_CLEAR(hh, j.known);
     return p;

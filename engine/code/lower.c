@@ -77,7 +77,7 @@ static fb_id result_of_state(const fb_lowering *l, fb_id node)
 
 int fb_lower_temporary(fb_lowering *l, fb_id node)
 {
-    int64_t offset = fb_buffer_aligned(l->p->pool_bytes);
+    int64_t offset = fb_lower_aligned(l->p->pool_bytes);
     int buffer = fb_lower_buffer(l, FB_BUFFER_TEMP, node, offset);
     l->p->pool_bytes = offset + FB_MUTATE(17, l->buffers.at[buffer].bytes, l->buffers.at[buffer].bytes / 2);
     return buffer;
@@ -118,7 +118,7 @@ static int add_scratch(fb_lowering *l, int which, fb_id node)
 static void place_scratch(fb_lowering *l)
 {
     for (fb_scratch *s = l->scratch; s < l->scratch + FB_SCRATCHES; s++) {
-        int64_t offset = fb_buffer_aligned(l->p->pool_bytes);
+        int64_t offset = fb_lower_aligned(l->p->pool_bytes);
         for (int i = 0; i < s->taken.n; i++) l->buffers.at[s->taken.at[i]].offset = offset;
         if (s->taken.n) l->p->pool_bytes = offset + s->bytes;
     }
@@ -169,7 +169,7 @@ static void rename_entry(fb_lowering *l, fb_kernel_text *text, const char *name)
 static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group, int number, fb_kernel_text *text)
 {
     fb_arena *arena = l->p->arena;
-    const char *wish = fb_kernel_name(l->g, group->n_nodes, group->nodes, arena);
+    const char *wish = fb_emit_kernel_name(l->g, group->n_nodes, group->nodes, arena);
     *text = fb_emit_kernel(nest, group->family, &group->knobs, l->target, wish, arena);
     if (!text->text) return FB_NONE;
     const fb_kernel_source *own = own_source(l, group, number);
@@ -188,7 +188,7 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
         rename_entry(l, text, name);
     else if (name != wish)
         fb_emit_rename(text, name, arena);
-    fb_show_kernel(name, nest, group->family, &group->knobs, text);
+    fb_emit_show_kernel(name, nest, group->family, &group->knobs, text);
     fb_kernel k = {.name = name,
                    .entry = text->entry,
                    .function = text->function,
@@ -754,7 +754,7 @@ static void finish(fb_lowering *l)
     p->total_bytes = p->pool_bytes;
     for (int i = 0; i < p->n_buffers; i++)
         if (p->buffers[i].kind != FB_BUFFER_TEMP)
-            p->total_bytes += fb_buffer_aligned(p->buffers[i].bytes) * (fb_buffer_is_double(p, i) ? 2 : 1);
+            p->total_bytes += fb_lower_aligned(p->buffers[i].bytes) * (fb_program_buffer_is_double(p, i) ? 2 : 1);
 }
 
 /* A loop that is one kernel, and not part of another that is. */
@@ -877,7 +877,7 @@ static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_
     bool fine = !l.failed.kind && (apart || merge(&l, err));
     if (l.failed.kind && err) *err = l.failed;
     l.p->hash = hash_of(l.p);
-    if (fine) fb_show_program(l.p);
+    if (fine) fb_program_show(l.p);
     HASH_CLEAR(hh, l.known);
     fb_names_free(l.names);
     FB_VEC_FREE(&l.buffers);
@@ -942,6 +942,6 @@ const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_targe
     const fb_group *g = fb_plan_group(plan, group);
     if (!g->nest) return NULL;
     if (g->source && g->source->text) return fb_arena_strdup(arena, g->source->text);
-    const char *name = fb_kernel_name(fb_planner_graph(fb_plan_planner(plan)), g->n_nodes, g->nodes, arena);
+    const char *name = fb_emit_kernel_name(fb_planner_graph(fb_plan_planner(plan)), g->n_nodes, g->nodes, arena);
     return fb_emit_kernel(g->nest, g->family, &g->knobs, target, name, arena).text;
 }

@@ -87,7 +87,7 @@ typedef struct {
     fb_ejection eject;
 } fb_lowering;
 
-static inline int64_t fb_buffer_aligned(int64_t bytes)
+static inline int64_t fb_lower_aligned(int64_t bytes)
 {
     return (bytes + FB_BUFFER_ALIGNMENT - 1) / FB_BUFFER_ALIGNMENT * FB_BUFFER_ALIGNMENT;
 }

@@ -870,7 +870,7 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
         k.dynamic_shared = shared_of(&m);
         k.needs.meets = m.weights ? FB_MEETS_CLUSTER : FB_MEETS_GRID;
     }
-    fb_show_merged(&k);
+    fb_emit_show_merged(&k);
     sum_up(&m, &k);
     replace(&m, &k);
     free_all(&m);

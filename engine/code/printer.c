@@ -26,7 +26,7 @@ const char *fb_printer_piece(const fb_target *t, fb_family family, int i)
     return i < FB_MAX_PIECES && pieces[i] ? fb_embedded(pieces[i]) : NULL;
 }
 
-const char *fb_kernel_piece(const fb_target *t, const fb_kernel *k, int i)
+const char *fb_program_kernel_piece(const fb_target *t, const fb_kernel *k, int i)
 {
     const fb_printer *p = fb_printer_of(t);
     int pieces = 0;

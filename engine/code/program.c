@@ -16,7 +16,7 @@ void fb_program_free(fb_program *p)
     if (p) fb_arena_free(p->arena);
 }
 
-fb_gemm_call fb_gemm_call_plain(fb_dtype dtype, int64_t m, int64_t n, int64_t k)
+fb_gemm_call fb_program_plain_gemm(fb_dtype dtype, int64_t m, int64_t n, int64_t k)
 {
     return (fb_gemm_call){.dtype = dtype,
                           .m = m,
@@ -34,12 +34,12 @@ fb_gemm_call fb_gemm_call_plain(fb_dtype dtype, int64_t m, int64_t n, int64_t k)
                           .addend = FB_NONE};
 }
 
-void fb_kernel_unit(const fb_target *t, const fb_kernel *k, fb_str *out)
+void fb_program_kernel_unit(const fb_target *t, const fb_kernel *k, fb_str *out)
 {
     if (k->merged) fb_str_add(out, "#define FB_STAGES 1\n");
     fb_str_add(out, fb_printer_prelude(t));
     const char *piece;
-    for (int i = 0; (piece = fb_kernel_piece(t, k, i)); i++) fb_str_add(out, piece);
+    for (int i = 0; (piece = fb_program_kernel_piece(t, k, i)); i++) fb_str_add(out, piece);
     fb_str_add(out, k->source);
 }
 
@@ -61,7 +61,7 @@ bool fb_program_is_fed(const fb_program *p)
     return false;
 }
 
-bool fb_buffer_is_double(const fb_program *p, int buffer)
+bool fb_program_buffer_is_double(const fb_program *p, int buffer)
 {
     const fb_buffer *b = &p->buffers[buffer];
     return p->overlap && (b->fed || b->received);
@@ -157,14 +157,14 @@ static void add_kernel(fb_hasher *h, const fb_kernel *k)
     fb_hasher_add(h, facts, sizeof facts);
 }
 
-fb_hash fb_kernel_code(const fb_kernel *k)
+fb_hash fb_program_kernel_code(const fb_kernel *k)
 {
     fb_hasher *h = fb_hasher_new();
     add_kernel(h, k);
     return fb_hasher_end(h);
 }
 
-int fb_kernel_first(const fb_program *p, int k)
+int fb_program_first_kernel(const fb_program *p, int k)
 {
     return p->kernels[k].shares ? p->kernels[k].shares - 1 : k;
 }
@@ -198,7 +198,7 @@ static void add_gemm(fb_hasher *h, const fb_gemm_call *c)
     if (c->addend != FB_NONE) fb_hasher_add(h, addend, sizeof addend);
 }
 
-fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
+fb_hash fb_program_launch_code(const fb_program *p, const fb_launch *l)
 {
     fb_hasher *h = fb_hasher_new();
     fb_hasher_add_text(h, p->language);
@@ -219,7 +219,7 @@ fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
     return fb_hasher_end(h);
 }
 
-fb_hash fb_gemm_code(const fb_gemm_call *c)
+fb_hash fb_program_gemm_code(const fb_gemm_call *c)
 {
     fb_hasher *h = fb_hasher_new();
     const fb_advance advances[] = {c->a_advance, c->b_advance, c->c_advance, c->bias_advance, c->addend_advance};
@@ -296,7 +296,7 @@ static void print_pieces(const fb_program *p, const fb_target *target, fb_str *o
     const char *printed[FB_FAMILIES * FB_FAMILIES], *piece;
     int n = 0;
     for (int k = 0; k < p->n_kernels; k++) {
-        for (int i = 0; p->kernels[k].source && (piece = fb_kernel_piece(target, &p->kernels[k], i)); i++) {
+        for (int i = 0; p->kernels[k].source && (piece = fb_program_kernel_piece(target, &p->kernels[k], i)); i++) {
             bool seen = n == sizeof printed / sizeof *printed;
             for (int j = 0; j < n; j++) seen |= printed[j] == piece;
             if (seen) continue;

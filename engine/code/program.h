@@ -84,7 +84,7 @@ typedef struct {
                                                       * side */
 } fb_gemm_call;
 /* One product of matrices whose rows follow each other, and nothing else; its buffers are yet to be named. */
-fb_gemm_call fb_gemm_call_plain(fb_dtype dtype, int64_t m, int64_t n, int64_t k);
+fb_gemm_call fb_program_plain_gemm(fb_dtype dtype, int64_t m, int64_t n, int64_t k);
 
 enum { FB_MAX_REPEATS = 16 }; /* that nest */
 
@@ -173,17 +173,17 @@ int fb_program_left(const fb_program *p, const fb_graph *g, fb_id node);
 void fb_program_free(fb_program *p);
 /* The i-th text that it stands on, after the prelude: those of its family, and one that only some need; NULL: no more.
  */
-const char *fb_kernel_piece(const fb_target *t, const fb_kernel *k, int i);
+const char *fb_program_kernel_piece(const fb_target *t, const fb_kernel *k, int i);
 /* The whole translation unit of a kernel that has a source: prelude, what it stands on, and the kernel. */
-void fb_kernel_unit(const fb_target *t, const fb_kernel *k, fb_str *out);
+void fb_program_kernel_unit(const fb_target *t, const fb_kernel *k, fb_str *out);
 /* Names what a launch runs, whatever buffers it runs on and whatever it is called: the kernel's text without comments
  * and its geometry, or the library's call with its epilogue. Equal codes take equal times. */
-fb_hash fb_launch_code(const fb_program *p, const fb_launch *l);
-fb_hash fb_kernel_code(const fb_kernel *k); /* the same of one kernel */
+fb_hash fb_program_launch_code(const fb_program *p, const fb_launch *l);
+fb_hash fb_program_kernel_code(const fb_kernel *k); /* the same of one kernel */
 /* Names what a library may choose an algorithm by: the call without its buffers and its epilogue. */
-fb_hash fb_gemm_code(const fb_gemm_call *c);
+fb_hash fb_program_gemm_code(const fb_gemm_call *c);
 /* The first kernel of kernel k's translation unit: k itself as a rule. */
-int fb_kernel_first(const fb_program *p, int k);
+int fb_program_first_kernel(const fb_program *p, int k);
 /* Several programs for one target, launch mode and way of copying as one, run one behind the other: kernels that do the
  * same become one, and up to `most` kernels share a translation unit, so that a compiler starts once for many. Part i's
  * buffer b becomes buffer first_buffer[i] + b. Borrows names from the parts, which must live as long. */
@@ -193,7 +193,7 @@ fb_program *fb_program_join(const fb_target *t, const fb_program *const *parts, 
 int fb_program_copies(const fb_program *p, int *buffers, int *out);
 bool fb_program_is_fed(const fb_program *p);
 /* Are there two of this buffer? */
-bool fb_buffer_is_double(const fb_program *p, int buffer);
+bool fb_program_buffer_is_double(const fb_program *p, int buffer);
 /* Goes through the launch list as it is written; depth: of the loops around launch i. END has its REPEAT's. */
 void fb_program_each(const fb_program *p, void (*at)(void *ctx, int i, int depth), void *ctx);
 /* Its buffers, what is copied, and its launches, as a comment of C. */

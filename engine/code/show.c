@@ -16,8 +16,8 @@ static void show(const char *what, const char *name, fb_str *text)
     fb_str_free(text);
 }
 
-void fb_show_kernel(const char *name, const fb_nest *nest, fb_family family, const fb_knobs *knobs,
-                    const fb_kernel_text *text)
+void fb_emit_show_kernel(const char *name, const fb_nest *nest, fb_family family, const fb_knobs *knobs,
+                         const fb_kernel_text *text)
 {
     fb_str out = {0};
     if (fb_debug('n')) {
@@ -34,7 +34,7 @@ void fb_show_kernel(const char *name, const fb_nest *nest, fb_family family, con
     }
 }
 
-void fb_show_merged(const fb_kernel *k)
+void fb_emit_show_merged(const fb_kernel *k)
 {
     fb_str out = {0};
     if (!fb_debug('m')) return;
@@ -42,7 +42,7 @@ void fb_show_merged(const fb_kernel *k)
     show("merged kernel", k->name, &out);
 }
 
-void fb_show_program(const fb_program *p)
+void fb_program_show(const fb_program *p)
 {
     fb_str out = {0};
     if (!fb_debug('b')) return;

@@ -5,11 +5,11 @@
 
 #include <stdlib.h>
 
-void fb_plan_mark_recomputed(fb_plan *plan, fb_id node)
+void fb_decide_mark_recomputed(fb_plan *plan, fb_id node)
 {
     fb_id slot = plan->owner[node];
     FB_ASSERT(plan->slot[slot].n == 1);
-    fb_slot_forget(plan, slot);
+    fb_slots_forget(plan, slot);
     plan->slot[slot] = (fb_slot){0};
     plan->owner[node] = FB_NONE;
     plan->recompute[node] = true;
@@ -27,11 +27,11 @@ static bool has_followers(const fb_plan *plan, fb_id node)
     return false;
 }
 
-bool fb_plan_try_recomputed(fb_plan *plan, fb_id node)
+bool fb_decide_try_recomputed(fb_plan *plan, fb_id node)
 {
     fb_id on_cycle;
     int pos = plan->slot[plan->owner[node]].pos;
-    fb_plan_mark_recomputed(plan, node);
+    fb_decide_mark_recomputed(plan, node);
     if (!has_followers(plan, node) || fb_order_all(plan, &on_cycle)) return true;
     plan->recompute[node] = false;
     plan->n_recompute--;
@@ -40,7 +40,7 @@ bool fb_plan_try_recomputed(fb_plan *plan, fb_id node)
     return false;
 }
 
-bool fb_plan_try_inlined(fb_plan *plan, fb_id node, fb_id reader)
+bool fb_decide_try_inlined(fb_plan *plan, fb_id node, fb_id reader)
 {
     fb_id both[] = {plan->owner[reader], plan->owner[node]};
     if (has_followers(plan, node)) {
@@ -148,7 +148,7 @@ static bool keeps_library(const applier *w, fb_id slot)
 {
     const fb_graph *g = w->plan->planner->g;
     return fb_node_class(g, slot) == FB_CLASS_CONTRACTION &&
-           fb_family_row_of(fb_slot_analysis(w->plan, slot)->family)->calls;
+           fb_family_row_of(fb_slots_analysis(w->plan, slot)->family)->calls;
 }
 
 typedef struct {
@@ -168,7 +168,7 @@ static void add_reader(void *ctx, fb_id slot)
 static void try_recompute(applier *w, fb_id u)
 {
     fb_verdict why;
-    if (!fb_may_recompute(w->plan, u, &why)) {
+    if (!fb_plan_may_recompute(w->plan, u, &why)) {
         fb_step_unable(w->d, w->step_of[u], "%s", why.text);
         return;
     }
@@ -184,22 +184,22 @@ static void try_recompute(applier *w, fb_id u)
         FB_VEC_FREE(&r.slots);
         return;
     }
-    if (!fb_plan_try_recomputed(w->plan, u)) {
+    if (!fb_decide_try_recomputed(w->plan, u)) {
         fb_step_unable(w->d, w->step_of[u],
                        "`%s` reads a parameter that would be overwritten before all of its readers have run",
                        name_of(w, u));
         FB_VEC_FREE(&r.slots);
         return;
     }
-    for (int i = 0; i < r.slots.n; i++) fb_slot_forget(w->plan, r.slots.at[i]);
+    for (int i = 0; i < r.slots.n; i++) fb_slots_forget(w->plan, r.slots.at[i]);
     for (int i = 0; i < r.slots.n; i++) {
-        fb_analysis *a = fb_slot_analysis(w->plan, r.slots.at[i]);
+        fb_analysis *a = fb_slots_analysis(w->plan, r.slots.at[i]);
         if (a->accepted) continue;
         fb_step_unable(w->d, w->step_of[u], "%s", a->why.text);
         w->plan->recompute[u] = false;
         w->plan->n_recompute--;
         fb_plan_own_alone(w->plan, u);
-        for (int k = 0; k < r.slots.n; k++) fb_slot_forget(w->plan, r.slots.at[k]);
+        for (int k = 0; k < r.slots.n; k++) fb_slots_forget(w->plan, r.slots.at[k]);
         break;
     }
     FB_VEC_FREE(&r.slots);

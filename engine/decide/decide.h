@@ -54,13 +54,13 @@ fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use);
 void fb_steps_set_kernels(fb_steps *s, int n);
 
 /* Marks as recomputed in place; the caller orders (fb_order_all) and judges afterwards. */
-void fb_plan_mark_recomputed(fb_plan *plan, fb_id node);
+void fb_decide_mark_recomputed(fb_plan *plan, fb_id node);
 /* The same, unless `node` reads a parameter that would then have to be overwritten both before and after something:
  * then false, and nothing is changed. */
-bool fb_plan_try_recomputed(fb_plan *plan, fb_id node);
+bool fb_decide_try_recomputed(fb_plan *plan, fb_id node);
 /* Joins `node`, alone so far, to the one slot that reads it; false, and nothing is changed, where that would have to
  * run both before and after another. Positions are in order before and afterwards. */
-bool fb_plan_try_inlined(fb_plan *plan, fb_id node, fb_id reader);
+bool fb_decide_try_inlined(fb_plan *plan, fb_id node, fb_id reader);
 
 /* The procedures: they decide, and leave what was taken in `d`. */
 void fb_inductor_decide(fb_decider *d);

@@ -68,7 +68,7 @@ static move_class *add_move(listing *s, const fb_move *m)
 
 static double bytes_of(const listing *s, fb_id node)
 {
-    return (double)fb_node_bytes(s->p->g, node) * fb_region_trips(s->p->g, s->p->g->nodes[node].region);
+    return (double)fb_node_bytes(s->p->g, node) * fb_judge_region_trips(s->p->g, s->p->g->nodes[node].region);
 }
 
 static bool is_fusible(const listing *s, const fb_edge *e)
@@ -200,7 +200,7 @@ bool fb_move_edit(const fb_plan *plan, const fb_move *m, fb_edit *e)
     case FB_MOVE_RECOMPUTE: e->kind = plan->recompute[m->a] ? FB_EDIT_STORE : FB_EDIT_RECOMPUTE; return true;
     case FB_MOVE_CHOICE:
         if (slot == FB_NONE) return false;
-        e->kind = fb_family_row_of(fb_slot_analysis(plan, slot)->family)->calls ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY;
+        e->kind = fb_family_row_of(fb_slots_analysis(plan, slot)->family)->calls ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY;
         return true;
     }
     return false;
@@ -218,5 +218,5 @@ double fb_move_gain(const fb_plan *plan, const fb_move *m, const fb_verdict *v)
     bool refused = v->kind >= FB_VERDICT_UNSUPPORTED;
     if (refused && (!m->repeated || v->before_us == v->after_us)) return NAN;
     const fb_graph *g = plan->planner->g;
-    return (v->before_us - v->after_us) * fb_region_trips(g, g->nodes[m->a].region);
+    return (v->before_us - v->after_us) * fb_judge_region_trips(g, g->nodes[m->a].region);
 }

@@ -110,7 +110,8 @@ static bool join_nodes(fb_plan *plan, const fb_id *nodes, int n)
     fb_analysis *to;
     fb_ids slots = {0};
     for (int i = 0; i < n; i++) FB_VEC_PUSH(&slots, plan->owner[nodes[i]]);
-    bool good = n == 1 || (fb_may_join(plan, slots.at, n, &why) && fb_judge_join(plan, slots.at, n, &to, &why));
+    bool good =
+        n == 1 || (fb_plan_may_join(plan, slots.at, n, &why) && fb_plan_judge_join(plan, slots.at, n, &to, &why));
     if (good && n > 1) fb_commit_join(plan, slots.at, n, to);
     FB_VEC_FREE(&slots);
     return good;

@@ -184,7 +184,7 @@ static void read_through(inductor *w, value *v, map m)
 {
     const value *from = &w->value[m.base];
     if (!fb_node_is_computed(w->g, m.base)) {
-        if (fb_op_has_storage(w->g->nodes[m.base].op)) add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
+        if (fb_judge_has_storage(w->g->nodes[m.base].op)) add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
     } else if (from->buffer) {
         add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
     } else {
@@ -511,7 +511,8 @@ static void start_clusters(inductor *w)
     const fb_graph *g = w->g;
     fb_id on_cycle;
     for (fb_id i = g->n_nodes - 1; i >= 0; i--) /* readers first, so that each is tried with all that repeat it */
-        if (fb_node_is_computed(g, i) && !w->value[i].buffer) w->value[i].buffer = !fb_plan_try_recomputed(w->model, i);
+        if (fb_node_is_computed(g, i) && !w->value[i].buffer)
+            w->value[i].buffer = !fb_decide_try_recomputed(w->model, i);
     FB_ASSERT(fb_order_all(w->model, &on_cycle));
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (!fb_node_is_computed(g, i) || !w->value[i].buffer) continue;

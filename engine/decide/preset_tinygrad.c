@@ -251,7 +251,7 @@ static void gather_buffers(tinygrad *w, fb_id x)
     for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
         fb_id base = fb_access_base(g, n->args[k]);
         const value *from = &w->value[base];
-        if (!fb_node_is_computed(g, base) ? fb_op_has_storage(g->nodes[base].op) : from->kept) {
+        if (!fb_node_is_computed(g, base) ? fb_judge_has_storage(g->nodes[base].op) : from->kept) {
             add_buffer(&v->buffers, base);
         } else if (fb_node_is_computed(g, base)) {
             for (int i = 0; i < from->buffers.n; i++) add_buffer(&v->buffers, from->buffers.at[i]);

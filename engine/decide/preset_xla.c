@@ -208,7 +208,7 @@ static void start_kernels(xla *w)
             bool again = false; /* the same operand twice is one element read */
             for (int b = n->op == FB_OP_ASSIGN; b < a; b++) again |= n->args[b] == n->args[a];
             if (again) continue;
-            if (!fb_node_is_computed(g, base) && !fb_op_has_storage(g->nodes[base].op)) continue;
+            if (!fb_node_is_computed(g, base) && !fb_judge_has_storage(g->nodes[base].op)) continue;
             bool loops = fb_node_class(g, i) == FB_CLASS_POINTWISE || n->op == FB_OP_EMBEDDING;
             double touched = (double)fb_shape_elements(loops ? &n->shape : &g->nodes[n->args[a]].shape);
             double own = (double)fb_shape_elements(&g->nodes[base].shape);
@@ -595,9 +595,9 @@ static void build_model(xla *w)
         fb_ids readers = {0};
         readers_of(w, i, &readers);
         if (readers.n == 1)
-            w->kernel[i].gone = fb_plan_try_inlined(w->model, i, readers.at[0]);
+            w->kernel[i].gone = fb_decide_try_inlined(w->model, i, readers.at[0]);
         else
-            w->kernel[i].gone = fb_plan_try_recomputed(w->model, i);
+            w->kernel[i].gone = fb_decide_try_recomputed(w->model, i);
         FB_VEC_FREE(&readers);
     }
     for (fb_id i = 0; i < w->g->n_nodes; i++)

@@ -66,19 +66,19 @@ static double cost_of(const fb_plan *plan)
     for (fb_id s = 0; s < p->g->n_nodes; s++) {
         if (!plan->slot[s].n || !fb_node_is_computed(p->g, s)) continue;
         fb_id region = p->g->nodes[s].region;
-        fb_analysis *a = fb_slot_analysis(plan, s);
+        fb_analysis *a = fb_slots_analysis(plan, s);
         fb_group_cost cost;
-        fb_slot_cost(plan, s, &cost);
-        us += fb_kernel_us(plan, region, a, &cost) * fb_region_trips(p->g, region);
+        fb_slots_cost(plan, s, &cost);
+        us += fb_plan_kernel_us(plan, region, a, &cost) * fb_judge_region_trips(p->g, region);
     }
-    return us - fb_loops_save_us(plan);
+    return us - fb_plan_loops_save_us(plan);
 }
 
 static bool has_kernels(const fb_plan *plan)
 {
     const fb_planner *p = plan->planner;
     for (fb_id s = 0; s < p->g->n_nodes; s++)
-        if (plan->slot[s].n && fb_node_is_computed(p->g, s) && !fb_slot_analysis(plan, s)->accepted) return false;
+        if (plan->slot[s].n && fb_node_is_computed(p->g, s) && !fb_slots_analysis(plan, s)->accepted) return false;
     return true;
 }
 
@@ -94,7 +94,7 @@ static fb_hash key_of(const fb_plan *plan)
     fb_hash sum = {.high = (uint64_t)plan->launch};
     for (fb_id s = 0; s < p->g->n_nodes; s++) {
         if (!plan->slot[s].n || !fb_node_is_computed(p->g, s)) continue;
-        fb_hash k = fb_slot_analysis(plan, s)->key;
+        fb_hash k = fb_slots_analysis(plan, s)->key;
         sum.high += k.high;
         sum.low += k.low;
     }
@@ -156,7 +156,7 @@ static double launches_of(const fb_plan *plan)
     const fb_planner *p = plan->planner;
     double n = fb_merged_launches(plan);
     for (fb_id s = 0; s < p->g->n_nodes; s++)
-        if (plan->slot[s].n && fb_node_is_computed(p->g, s)) n += fb_region_trips(p->g, p->g->nodes[s].region);
+        if (plan->slot[s].n && fb_node_is_computed(p->g, s)) n += fb_judge_region_trips(p->g, p->g->nodes[s].region);
     return n;
 }
 
@@ -188,7 +188,7 @@ static void begin_with(search *s, fb_plan *plan)
 /* Is the slot a library call, or a chain: what no larger kernel holds? */
 static bool stands_alone(const fb_plan *plan, fb_id slot)
 {
-    return fb_family_stands_alone(&plan->planner->machine, fb_slot_analysis(plan, slot)->family);
+    return fb_judge_stands_alone(&plan->planner->machine, fb_slots_analysis(plan, slot)->family);
 }
 
 /* Generates the contractions of `region` and the loops in it; false where they are too many to try, or one stays a
@@ -261,8 +261,9 @@ static fb_plan *in_few_stages(const fb_plan *from)
     }
     fb_plan_grow(plan, pairs.at, pairs.n, &(fb_growth){0});
     FB_VEC_FREE(&pairs);
-    bool whole = plan->launch != FB_LAUNCH_MEGA || fb_may_merge(plan, 0, &why);
-    for (fb_id r = 1; r < p->g->n_regions && whole; r++) whole = !is_one_kernel(plan, r) || fb_may_merge(plan, r, &why);
+    bool whole = plan->launch != FB_LAUNCH_MEGA || fb_plan_may_merge(plan, 0, &why);
+    for (fb_id r = 1; r < p->g->n_regions && whole; r++)
+        whole = !is_one_kernel(plan, r) || fb_plan_may_merge(plan, r, &why);
     if (whole) return plan;
     fb_plan_free(plan);
     return NULL;
@@ -438,7 +439,7 @@ static int64_t clamped(int64_t n, int64_t low, int64_t high)
     return n < low ? low : n > high ? high : n;
 }
 
-bool fb_search(fb_planner *p, const fb_search_options *o, fb_search_result *out, fb_error *err)
+bool fb_decide_search(fb_planner *p, const fb_search_options *o, fb_search_result *out, fb_error *err)
 {
     search s = {.p = p, .arena = fb_arena_new(), .o = *o, .best_us = INFINITY};
     if (!s.o.beam) s.o.beam = BEAM;
@@ -461,7 +462,7 @@ bool fb_search(fb_planner *p, const fb_search_options *o, fb_search_result *out,
     return good;
 }
 
-void fb_search_result_clear(fb_search_result *r)
+void fb_decide_search_clear(fb_search_result *r)
 {
     for (int i = 0; i < r->n; i++) fb_plan_free(r->plan[i]);
     r->n = 0;

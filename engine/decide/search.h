@@ -30,7 +30,7 @@ typedef struct {
 } fb_search_result;
 
 /* False only when cancelled (FB_ERR_CANCELLED). Plans of nodes that no family takes are left out, so n may be 0. */
-bool fb_search(fb_planner *p, const fb_search_options *o, fb_search_result *out, fb_error *err);
-void fb_search_result_clear(fb_search_result *r);
+bool fb_decide_search(fb_planner *p, const fb_search_options *o, fb_search_result *out, fb_error *err);
+void fb_decide_search_clear(fb_search_result *r);
 
 #endif

@@ -305,7 +305,7 @@ static fb_id add_node(fb_graph *g, fb_node *n, const char *name, fb_error *err)
 {
     char element[65], path[FB_MAX_PATH];
     if (!name) name = fb_op_get(n->op)->name;
-    if (!fb_name_ok(name))
+    if (!fb_str_is_name(name))
         return fb_fail(err, FB_ERR_INPUT,
                        "%s: \"%.80s\" is no name (a letter or _, then letters, digits and _, 64 at most)",
                        fb_op_get(n->op)->name, name),
@@ -332,8 +332,9 @@ fb_id fb_graph_scope_open(fb_graph *g, const char *name, int index, const char *
                           const char *attrs_json, int line, fb_error *err)
 {
     FB_ASSERT(g->builder);
-    if (!fb_name_ok(name) || (op && !fb_name_ok(op)))
-        return fb_fail(err, FB_ERR_INPUT, "\"%.80s\" is no name for a scope", fb_name_ok(name) ? op : name), FB_NONE;
+    if (!fb_str_is_name(name) || (op && !fb_str_is_name(op)))
+        return fb_fail(err, FB_ERR_INPUT, "\"%.80s\" is no name for a scope", fb_str_is_name(name) ? op : name),
+               FB_NONE;
     if (index < FB_NONE) return fb_fail(err, FB_ERR_INPUT, "scope %s: index %d is negative", name, index), FB_NONE;
     for (int i = 0; i < n_args; i++)
         if (args[i] < 0 || args[i] >= g->n_nodes)

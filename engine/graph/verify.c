@@ -26,7 +26,7 @@ static bool verify_name(const fb_graph *g, fb_id id, fb_error *err)
             return wrong(g, id, err, "the name lacks the scope's path");
         own += length + 1;
     }
-    return fb_name_ok(own) || wrong(g, id, err, "the name's last part is no name");
+    return fb_str_is_name(own) || wrong(g, id, err, "the name's last part is no name");
 }
 
 static bool verify_node(const fb_graph *g, fb_id id, fb_error *err)
@@ -54,11 +54,11 @@ static bool verify_scope(const fb_graph *g, fb_id id, fb_error *err)
     bool is_op = s->kind == FB_SCOPE_OP;
     if (s->parent >= id)
         return fb_fail(err, FB_ERR_INPUT, "scope %d (%s): its parent does not come before it", id, s->path);
-    if (!fb_name_ok(s->name) || s->index < FB_NONE ||
+    if (!fb_str_is_name(s->name) || s->index < FB_NONE ||
         strcmp(fb_scope_spell(g, s->parent, s->name, s->index, path), s->path) != 0)
         return fb_fail(err, FB_ERR_INPUT, "scope %d: path \"%.100s\" is not what its name and parents spell", id,
                        s->path);
-    if (is_op != (s->op != NULL) || is_op != (s->attrs != NULL) || (s->op && !fb_name_ok(s->op)))
+    if (is_op != (s->op != NULL) || is_op != (s->attrs != NULL) || (s->op && !fb_str_is_name(s->op)))
         return fb_fail(err, FB_ERR_INPUT, "scope %d (%s): an op scope has an op and attributes, a region neither", id,
                        s->path);
     if (!is_op && (s->n_args || s->n_results))
@@ -210,7 +210,7 @@ static bool verify_outputs(const fb_graph *g, fb_error *err)
         fb_id id = g->outputs[i];
         if (id < 0 || id >= g->n_nodes) return fb_fail(err, FB_ERR_INPUT, "output %d is no node", i);
         const fb_node *n = &g->nodes[id];
-        if (!fb_name_ok(g->output_names[i])) return wrong(g, id, err, "the output's name is no name");
+        if (!fb_str_is_name(g->output_names[i])) return wrong(g, id, err, "the output's name is no name");
         if (n->region) return wrong(g, id, err, "an output lies inside a loop");
         if (n->op == FB_OP_ASSIGN || n->op == FB_OP_RECEIVE || n->op == FB_OP_LOOP)
             return wrong(g, id, err, "an effect has no value that could be an output");

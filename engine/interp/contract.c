@@ -235,7 +235,7 @@ bool fb_eval_contraction(fb_interp *in, fb_id id)
     if (in->o->bounds) {
         value.bound = matmul_bounds(in, id, &p, a, b, value.data);
         if (!value.bound) {
-            fb_value_drop(in, &value);
+            fb_interp_drop_value(in, &value);
             return false;
         }
     }
@@ -364,6 +364,6 @@ bool fb_eval_gather(fb_interp *in, fb_id id)
     if (ok)
         in->values[id] = value;
     else
-        fb_value_drop(in, &value);
+        fb_interp_drop_value(in, &value);
     return ok;
 }

@@ -101,12 +101,12 @@ void fb_buffer_drop(fb_interp *in, fb_buffer *b)
     in->pool = b;
 }
 
-fb_value fb_value_keep(const fb_value *v)
+fb_value fb_interp_keep_value(const fb_value *v)
 {
     return (fb_value){fb_buffer_keep(v->data), fb_buffer_keep(v->bound)};
 }
 
-void fb_value_drop(fb_interp *in, fb_value *v)
+void fb_interp_drop_value(fb_interp *in, fb_value *v)
 {
     fb_buffer_drop(in, v->data);
     fb_buffer_drop(in, v->bound);
@@ -117,7 +117,7 @@ static void set_value(fb_interp *in, fb_id id, fb_value value)
 {
     fb_value old = in->values[id];
     in->values[id] = value;
-    fb_value_drop(in, &old);
+    fb_interp_drop_value(in, &old);
 }
 
 /* ---- what is needed, and how long ---- */
@@ -212,7 +212,7 @@ static bool eval_passing(fb_interp *in, fb_id id)
         fb_id region = fb_operand_node(in, node, 0)->attrs->region;
         from = &in->loops[region].results[node->attrs->index];
     }
-    set_value(in, id, fb_value_keep(from));
+    set_value(in, id, fb_interp_keep_value(from));
     return true;
 }
 
@@ -243,7 +243,7 @@ static bool stays_between_steps(const fb_node *node)
 static void drop_loop_values(fb_interp *in, fb_id region)
 {
     fb_loop_values *l = &in->loops[region];
-    for (int i = 0; i < l->n; i++) fb_value_drop(in, &l->results[i]);
+    for (int i = 0; i < l->n; i++) fb_interp_drop_value(in, &l->results[i]);
     fb_free(l->results);
     *l = (fb_loop_values){0};
 }
@@ -257,7 +257,7 @@ static void drop_dead_operands(fb_interp *in, fb_id id)
         if (in->last_use[from] != id || in->kept[from] || x->region != node->region) continue;
         if (x->op == FB_OP_LOOP) drop_loop_values(in, x->attrs->region);
         if (node->region && stays_between_steps(x)) continue;
-        fb_value_drop(in, &in->values[from]);
+        fb_interp_drop_value(in, &in->values[from]);
     }
 }
 
@@ -283,7 +283,7 @@ static bool eval_node(fb_interp *in, fb_id id)
     if (stays_between_steps(node) && in->values[id].data) return true;
     if (in->o->progress && !in->o->progress(in->o->progress_ctx, (int)in->done, (int)in->total))
         return fb_fail(in->err, FB_ERR_CANCELLED, "cancelled while the reference computed %s", node->name);
-    fb_value_drop(in, &in->values[id]); /* a kept value of the step before */
+    fb_interp_drop_value(in, &in->values[id]); /* a kept value of the step before */
     if (!evaluators[fb_op_get(node->op)->cls](in, id)) return false;
     if (in->o->jitter) put_off(in, id);
     if (in->done < in->total) in->done++;
@@ -321,7 +321,7 @@ static bool slice_of(fb_interp *in, fb_id item, fb_id from, int64_t step)
     fb_value value = {.data = fb_buffer_new(in, item, n)};
     if (value.data && x->bound) value.bound = fb_buffer_new(in, item, n);
     if (!value.data || (x->bound && !value.bound)) {
-        fb_value_drop(in, &value);
+        fb_interp_drop_value(in, &value);
         return false;
     }
     memcpy(value.data->at, x->data->at->raw + step * n, (size_t)n * 8);
@@ -336,7 +336,7 @@ static bool enter_step(loop_run *l, int64_t step)
     fb_interp *in = l->in;
     const fb_node *loop = &in->g->nodes[l->loop];
     for (int i = 0; i < l->r->n_carried; i++) {
-        if (l->r->carried[i] != FB_NONE) set_value(in, l->r->carried[i], fb_value_keep(&l->carried[i]));
+        if (l->r->carried[i] != FB_NONE) set_value(in, l->r->carried[i], fb_interp_keep_value(&l->carried[i]));
     }
     for (int i = 0; i < l->r->n_items; i++) {
         fb_id item = l->r->items[i];
@@ -378,8 +378,8 @@ static void apply_assigns(loop_run *l)
         if (node->op != FB_OP_ASSIGN || !in->values[id].data) continue;
         fb_id param = node->args[0];
         if (!l->params) l->params = fb_calloc((size_t)in->g->n_nodes, sizeof *l->params);
-        if (!l->params[param].data) l->params[param] = fb_value_keep(&in->values[param]);
-        set_value(in, param, fb_value_keep(&in->values[id]));
+        if (!l->params[param].data) l->params[param] = fb_interp_keep_value(&in->values[param]);
+        set_value(in, param, fb_interp_keep_value(&in->values[id]));
     }
 }
 
@@ -387,9 +387,9 @@ static bool leave_step(loop_run *l, int64_t step)
 {
     fb_interp *in = l->in;
     fb_value *next = l->r->n_carried ? fb_calloc((size_t)l->r->n_carried, sizeof *next) : NULL;
-    for (int i = 0; i < l->r->n_carried; i++) next[i] = fb_value_keep(&in->values[l->r->yields[i]]);
+    for (int i = 0; i < l->r->n_carried; i++) next[i] = fb_interp_keep_value(&in->values[l->r->yields[i]]);
     for (int i = 0; i < l->r->n_carried; i++) {
-        fb_value_drop(in, &l->carried[i]);
+        fb_interp_drop_value(in, &l->carried[i]);
         l->carried[i] = next[i];
     }
     fb_free(next);
@@ -407,7 +407,7 @@ static void clear_body(loop_run *l, bool all)
     for (fb_id id = l->first; id < l->loop; id++) {
         const fb_node *node = &in->g->nodes[id];
         if (!fb_region_within(in->g, node->region, l->region) || in->kept[id]) continue;
-        if (all || !stays_between_steps(node)) fb_value_drop(in, &in->values[id]);
+        if (all || !stays_between_steps(node)) fb_interp_drop_value(in, &in->values[id]);
         if (node->op == FB_OP_LOOP) drop_loop_values(in, node->attrs->region);
     }
 }
@@ -419,7 +419,7 @@ static bool open_loop(loop_run *l)
     l->values.n = l->r->n_carried + l->r->n_stacked;
     l->values.results = fb_calloc((size_t)l->values.n + 1, sizeof *l->values.results);
     l->carried = l->values.results;
-    for (int i = 0; i < l->r->n_carried; i++) l->carried[i] = fb_value_keep(&in->values[loop->args[i]]);
+    for (int i = 0; i < l->r->n_carried; i++) l->carried[i] = fb_interp_keep_value(&in->values[loop->args[i]]);
     for (int j = 0; j < l->r->n_stacked; j++) {
         int64_t n = fb_shape_elements(&in->g->nodes[l->r->stacked[j]].shape);
         fb_value *to = &l->values.results[l->r->n_carried + j];
@@ -435,7 +435,7 @@ static void close_loop(loop_run *l)
     for (fb_id id = l->first; id < l->loop; id++) {
         const fb_node *node = &in->g->nodes[id];
         if (node->op != FB_OP_ASSIGN || in->values[id].data) continue;
-        set_value(in, id, fb_value_keep(&in->values[node->args[0]]));
+        set_value(in, id, fb_interp_keep_value(&in->values[node->args[0]]));
     }
     for (fb_id id = 0; l->params && id < in->g->n_nodes; id++) {
         if (l->params[id].data) set_value(in, id, l->params[id]);
@@ -467,7 +467,7 @@ static void publish(fb_interp *in)
 {
     for (fb_id id = 0; id < in->g->n_nodes; id++) {
         fb_value *v = &in->values[id];
-        if (!in->kept[id]) fb_value_drop(in, v);
+        if (!in->kept[id]) fb_interp_drop_value(in, v);
         if (!v->data) continue;
         const fb_node *node = &in->g->nodes[id];
         bool is_float = fb_dtype_is_float(node->dtype);
@@ -515,7 +515,7 @@ const fb_tensor *fb_interp_get(const fb_interp *in, fb_id node)
 void fb_interp_free(fb_interp *in)
 {
     if (!in) return;
-    for (fb_id id = 0; id < in->g->n_nodes; id++) fb_value_drop(in, &in->values[id]);
+    for (fb_id id = 0; id < in->g->n_nodes; id++) fb_interp_drop_value(in, &in->values[id]);
     for (fb_id r = 0; r < in->g->n_regions; r++) drop_loop_values(in, r);
     empty_pool(in);
     fb_free(in->values);

@@ -62,7 +62,7 @@ void fb_interp_free(fb_interp *in);
 /* The values of a source node under a seed, already rounded to its dtype: the one place that says what an input holds.
  * `out` has room for `count` elements starting at element `from`, stored in the node's dtype (f16/bf16 as their bits).
  */
-bool fb_source_fill(const fb_graph *g, fb_id node, uint64_t seed, fb_file_values files, void *files_ctx, int64_t from,
-                    int64_t count, void *out, fb_error *err);
+bool fb_interp_fill_source(const fb_graph *g, fb_id node, uint64_t seed, fb_file_values files, void *files_ctx,
+                           int64_t from, int64_t count, void *out, fb_error *err);
 
 #endif

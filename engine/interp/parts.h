@@ -60,8 +60,8 @@ fb_buffer *fb_buffer_new(fb_interp *in, fb_id node, int64_t cells);
 fb_buffer *fb_buffer_zeroed(fb_interp *in, fb_id node, int64_t cells);
 fb_buffer *fb_buffer_keep(fb_buffer *b); /* one more reference; NULL stays NULL */
 void fb_buffer_drop(fb_interp *in, fb_buffer *b);
-fb_value fb_value_keep(const fb_value *v);
-void fb_value_drop(fb_interp *in, fb_value *v);
+fb_value fb_interp_keep_value(const fb_value *v);
+void fb_interp_drop_value(fb_interp *in, fb_value *v);
 
 /* The value of operand k of a node, and the node behind it. */
 static inline const fb_value *fb_operand(const fb_interp *in, const fb_node *node, int k)
@@ -94,10 +94,10 @@ typedef struct {
 
 /* to[k]: which element is the k-th of the sorted line; equals stay in their order, NaN is the largest. `room` is as
  * long as `to`. */
-void fb_line_sort(const fb_line *line, int64_t *to, int64_t *room);
+void fb_interp_sort_line(const fb_line *line, int64_t *to, int64_t *room);
 
 /* The whole row-major tensor `shape`, read from `from` with a step (in cells, may be 0 or negative) a dimension. */
-void fb_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *steps);
+void fb_interp_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *steps);
 
 /* c[m, n] = a[m, k] · b[k, n] without BLAS. */
 void fb_matmul_plain(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c);
@@ -109,7 +109,7 @@ void fb_pointwise_f64(fb_op op, const fb_attrs *at, int n, const double *a, cons
 void fb_pointwise_i64(fb_op op, const fb_attrs *at, int n, const int64_t *a, const int64_t *b, const int64_t *c,
                       int64_t *to);
 /* As fb_dtype_round, with all 64 bits of an integer: truncated and wrapped. */
-int64_t fb_int_of_double(fb_dtype dtype, double value);
+int64_t fb_interp_int_of_double(fb_dtype dtype, double value);
 /* What a pad node puts around its operand, as its dtype holds it: the bits of a cell. */
 uint64_t fb_pad_cell(const fb_node *node);
 

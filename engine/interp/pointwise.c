@@ -157,7 +157,7 @@ typedef struct {
     const double *e[3];
 } blocks;
 
-int64_t fb_int_of_double(fb_dtype dtype, double value)
+int64_t fb_interp_int_of_double(fb_dtype dtype, double value)
 {
     if (dtype == FB_BOOL) return value != 0;
     if (fabs(value) < 0x1p63) return fb_int_wrap(dtype, (int64_t)value);
@@ -249,7 +249,7 @@ static bool f64_block(job *j, blocks *s, int64_t at, int n, bool bounds)
     kernels[node->op].f64(node->attrs, n, x[0], x[1], x[2], to);
     if (!j->result_float) {
         int64_t *whole = j->value.data->at->i + at;
-        for (int k = 0; k < n; k++) whole[k] = fb_int_of_double(node->dtype, to[k]);
+        for (int k = 0; k < n; k++) whole[k] = fb_interp_int_of_double(node->dtype, to[k]);
     }
     return !bounds || f64_bounds(j, s, at, n, x, to);
 }
@@ -325,6 +325,6 @@ bool fb_eval_pointwise(fb_interp *in, fb_id id)
     if (ok)
         in->values[id] = j.value;
     else
-        fb_value_drop(in, &j.value);
+        fb_interp_drop_value(in, &j.value);
     return ok;
 }

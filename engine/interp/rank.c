@@ -19,7 +19,7 @@ static bool goes_before(const fb_line *l, int64_t a, int64_t b)
     return l->largest ? is_less(l, b, a) : is_less(l, a, b);
 }
 
-void fb_line_sort(const fb_line *line, int64_t *to, int64_t *room)
+void fb_interp_sort_line(const fb_line *line, int64_t *to, int64_t *room)
 {
     int64_t *from = to, *into = room, n = line->n;
     for (int64_t k = 0; k < n; k++) to[k] = k;
@@ -82,7 +82,7 @@ bool fb_eval_rank(fb_interp *in, fb_id id)
     if (value.data && bounds) value.bound = fb_buffer_new(in, id, elements);
     fb_buffer *room = value.data && (!bounds || value.bound) ? fb_buffer_new(in, id, 2 * n) : NULL;
     if (!room) {
-        fb_value_drop(in, &value);
+        fb_interp_drop_value(in, &value);
         return false;
     }
     for (int64_t row = 0; n && row < elements / n; row++) {
@@ -92,7 +92,7 @@ bool fb_eval_rank(fb_interp *in, fb_id id)
                         .n = n,
                         .step = inner,
                         .largest = node->attrs->start == 1};
-        fb_line_sort(&line, order, order + n);
+        fb_interp_sort_line(&line, order, order + n);
         for (int64_t k = 0; k < n; k++) value.data->at->i[at + order[k] * inner] = k;
         if (bounds) bound_order(&line, x->bound->at->f + at, order, value.bound->at->f + at);
     }

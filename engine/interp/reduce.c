@@ -229,17 +229,17 @@ static bool open_rows(fb_interp *in, fb_id id, row_view *r)
     for (int a = 0; a < node->attrs->n_axes; a++) r->n *= from->dim[node->attrs->axes[a]];
     r->rows = fb_shape_elements(&node->shape);
     if (already_last(node->attrs, from->rank) || elements == 0) {
-        r->x = fb_value_keep(x);
+        r->x = fb_interp_keep_value(x);
         return true;
     }
     fb_shape shape;
     int64_t steps[FB_MAX_RANK];
     axes_last(node->attrs, from, &shape, steps);
     r->x.data = fb_buffer_new(in, id, elements);
-    if (r->x.data) fb_copy_strided(r->x.data->at->raw, x->data->at->raw, &shape, steps);
+    if (r->x.data) fb_interp_copy_strided(r->x.data->at->raw, x->data->at->raw, &shape, steps);
     if (r->x.data && x->bound) {
         r->x.bound = fb_buffer_new(in, id, elements);
-        if (r->x.bound) fb_copy_strided(r->x.bound->at->raw, x->bound->at->raw, &shape, steps);
+        if (r->x.bound) fb_interp_copy_strided(r->x.bound->at->raw, x->bound->at->raw, &shape, steps);
     }
     return r->x.data && (r->x.bound || !x->bound);
 }
@@ -295,11 +295,11 @@ bool fb_eval_reduction(fb_interp *in, fb_id id)
         ok = (value.bound = fb_buffer_new(in, id, r.rows)) != NULL;
         if (ok) reduce_bounds(node, from_float, &r, value.data, value.bound->at->f);
     }
-    fb_value_drop(in, &r.x);
+    fb_interp_drop_value(in, &r.x);
     if (ok)
         in->values[id] = value;
     else
-        fb_value_drop(in, &value);
+        fb_interp_drop_value(in, &value);
     return ok;
 }
 
@@ -347,7 +347,7 @@ bool fb_eval_scan(fb_interp *in, fb_id id)
     fb_value value = {.data = fb_buffer_new(in, id, elements)};
     if (value.data && wants_bound) value.bound = fb_buffer_new(in, id, elements);
     if (!value.data || (wants_bound && !value.bound)) {
-        fb_value_drop(in, &value);
+        fb_interp_drop_value(in, &value);
         return false;
     }
     for (int64_t line = 0; n && line < elements / n; line++) {

@@ -150,15 +150,15 @@ bool fb_eval_source(fb_interp *in, fb_id id)
     bool is_float = fb_dtype_is_float(node->dtype);
     if (!source_values(node, o->seed, o->files, o->files_ctx, 0, n, is_float ? value.data->at->f : NULL,
                        is_float ? NULL : value.data->at->i, in->err)) {
-        fb_value_drop(in, &value);
+        fb_interp_drop_value(in, &value);
         return false;
     }
     in->values[id] = value;
     return true;
 }
 
-bool fb_source_fill(const fb_graph *g, fb_id id, uint64_t seed, fb_file_values files, void *files_ctx, int64_t from,
-                    int64_t count, void *out, fb_error *err)
+bool fb_interp_fill_source(const fb_graph *g, fb_id id, uint64_t seed, fb_file_values files, void *files_ctx,
+                           int64_t from, int64_t count, void *out, fb_error *err)
 {
     enum { CHUNK = 4096 };
     const fb_node *node = &g->nodes[id];

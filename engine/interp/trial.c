@@ -320,8 +320,8 @@ static bool read_files(fb_trial_shared *s, fb_error *err)
         int64_t bytes = fb_node_bytes(s->g, s->order[k]);
         if (!(s->owned[k] = fb_try_alloc((size_t)bytes + 1)))
             return fb_fail(err, FB_ERR_LIMIT, "%s: no memory for the values of its file", node->name);
-        if (!fb_source_fill(s->g, s->order[k], s->o->seed, s->o->files, s->o->files_ctx, 0,
-                            fb_shape_elements(&node->shape), s->owned[k], err))
+        if (!fb_interp_fill_source(s->g, s->order[k], s->o->seed, s->o->files, s->o->files_ctx, 0,
+                                   fb_shape_elements(&node->shape), s->owned[k], err))
             return false;
         s->given[k] = s->owned[k];
     }

@@ -241,7 +241,7 @@ FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
     }
 }
 
-void fb_columns_free(fb_columns *c)
+void fb_trial_free_columns(fb_columns *c)
 {
     if (!c) return;
     fb_free(c->norm);
@@ -275,7 +275,7 @@ static void measure_columns(product *p)
     fb_trial_for(p->e, matrices, 1, column_norms, p);
     if (p->b_lanes == 1) p->b->lowest = lowest_of(p->right[0], p->b_n);
     if (cells) {
-        fb_columns_free(cells->columns);
+        fb_trial_free_columns(cells->columns);
         cells->columns = p->b;
     } else {
         p->own = p->b;
@@ -571,7 +571,7 @@ bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
     fb_free(p.a_roots);
     fb_free(p.a_parts);
     fb_free(p.a_even);
-    fb_columns_free(p.own);
+    fb_trial_free_columns(p.own);
     return ok;
 }
 

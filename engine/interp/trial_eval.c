@@ -79,7 +79,7 @@ fb_cells *fb_trial_cells(fb_trial_eval *e, fb_id node, int64_t cells)
 void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
 {
     if (!c || --c->refs) return;
-    fb_columns_free(c->columns);
+    fb_trial_free_columns(c->columns);
     fb_free(c->alike);
     c->columns = NULL;
     c->alike = NULL;

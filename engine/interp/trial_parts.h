@@ -56,7 +56,7 @@ typedef struct {
     double *alike;       /* of each matrix: the largest share of a column's norm that its parts' means make up */
     int lowest;          /* no element has a bit below 2^lowest; -64 or less: not looked for */
 } fb_columns;
-void fb_columns_free(fb_columns *c);
+void fb_trial_free_columns(fb_columns *c);
 
 typedef struct fb_cells {
     int refs;

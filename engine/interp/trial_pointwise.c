@@ -500,7 +500,7 @@ static void store_lane(const job *j, int lane, int64_t at, int n, const double *
         return;
     }
     int64_t *to = fb_trial_i(v, lane) + at;
-    for (int k = 0; k < n; k++) to[k] = fb_int_of_double(j->node->dtype, y[k]);
+    for (int k = 0; k < n; k++) to[k] = fb_interp_int_of_double(j->node->dtype, y[k]);
 }
 
 static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)

@@ -651,7 +651,7 @@ static void rank_part(void *ctx, int64_t first, int64_t last)
                           .largest = s->node->attrs->start == 1};
             x[l] = of.f;
             ranks[l] = room + (3 + l) * n;
-            fb_line_sort(&of, order, room + n);
+            fb_interp_sort_line(&of, order, room + n);
             for (int64_t k = 0; k < n; k++) ranks[l][order[k]] = k;
         }
         if (is_float && v->lanes > 1) swap_close(s, x, order, n, ranks);

@@ -48,7 +48,7 @@ void fb_trial_take(uint64_t *to, const uint64_t *plane, const fb_box *of, const 
     fb_shape shape = shape_of_box(box, rank);
     fb_box_steps(of, rank, steps);
     for (int d = 0; d < rank; d++) plane += (box->lo[d] - of->lo[d]) * steps[d];
-    fb_copy_strided(to, plane, &shape, steps);
+    fb_interp_copy_strided(to, plane, &shape, steps);
 }
 
 /* Lanes of a large value are moved beside each other. */
@@ -75,7 +75,7 @@ static void move_lanes(void *ctx, int64_t first, int64_t last)
         if (m->to_steps)
             fb_trial_copy(to, from, m->shape, m->to_steps, m->from_steps);
         else
-            fb_copy_strided(to, from, m->shape, m->from_steps);
+            fb_interp_copy_strided(to, from, m->shape, m->from_steps);
     }
 }
 
@@ -94,7 +94,8 @@ static bool leaf_run(fb_trial_eval *e, fb_id id, int64_t from, int64_t n, uint64
         int64_t count = n - done < PART ? n - done : PART;
         const void *bytes = given ? given + (from + done) * size : (const char *)room;
         fb_error err = {0};
-        if (!given && !fb_source_fill(e->s->g, id, o->seed, o->files, o->files_ctx, from + done, count, room, &err))
+        if (!given &&
+            !fb_interp_fill_source(e->s->g, id, o->seed, o->files, o->files_ctx, from + done, count, room, &err))
             return fb_trial_fail(e, err.kind, "%s", err.text);
         if (fb_dtype_is_float(node->dtype))
             fb_elements_load(node->dtype, count, bytes, (double *)(to + done));
@@ -129,7 +130,7 @@ static bool leaf_part(const leaf_reader *r, int d, int64_t from, uint64_t *to)
     if (span == cells) return leaf_run(r->e, r->id, from, cells, to);
     if (span <= LEAF_SPAN && span <= 16 * cells) {
         if (!leaf_run(r->e, r->id, from, span, r->room)) return false;
-        fb_copy_strided(to, r->room, &shape, r->steps + d);
+        fb_interp_copy_strided(to, r->room, &shape, r->steps + d);
         return true;
     }
     for (int64_t i = 0; i < shape.dim[0]; i++) {

@@ -58,7 +58,7 @@ static void copy_between(uint64_t *to, const uint64_t *from, const fb_shape *sha
     }
 }
 
-void fb_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *steps)
+void fb_interp_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *steps)
 {
     int64_t natural[FB_MAX_RANK];
     fb_shape_strides(shape, natural);
@@ -106,7 +106,7 @@ static fb_buffer *view_buffer(fb_interp *in, fb_id id, const fb_buffer *from, co
 {
     const fb_shape *shape = &in->g->nodes[id].shape;
     fb_buffer *to = fb_buffer_new(in, id, fb_shape_elements(shape));
-    if (to && fb_shape_elements(shape)) fb_copy_strided(to->at->raw, from->at->raw + m->offset, shape, m->steps);
+    if (to && fb_shape_elements(shape)) fb_interp_copy_strided(to->at->raw, from->at->raw + m->offset, shape, m->steps);
     return to;
 }
 
@@ -148,7 +148,7 @@ static bool finish(fb_interp *in, fb_id id, fb_value value, bool wants_bound)
         in->values[id] = value;
         return true;
     }
-    fb_value_drop(in, &value);
+    fb_interp_drop_value(in, &value);
     return false;
 }
 
@@ -158,7 +158,7 @@ bool fb_eval_view(fb_interp *in, fb_id id)
     const fb_value *x = fb_operand(in, node, 0);
     fb_value value = {0};
     if (node->op == FB_OP_VIEW) {
-        value = fb_value_keep(x);
+        value = fb_interp_keep_value(x);
     } else if (node->op == FB_OP_PAD) {
         value.data = pad_buffer(in, id, x->data, fb_pad_cell(node));
         if (value.data && x->bound) value.bound = pad_buffer(in, id, x->bound, 0);

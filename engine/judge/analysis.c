@@ -27,7 +27,7 @@ fb_planner *fb_planner_new(const fb_graph *g, const fb_machine *m)
     size_t n = (size_t)g->n_nodes + 1;
     fb_planner *p = fb_calloc(1, sizeof *p);
     *p = (fb_planner){.g = g, .machine = *m, .deps = fb_deps_new(g), .epoch = 1, .arena = fb_arena_new()};
-    p->working_set = fb_graph_working_set(g);
+    p->working_set = fb_judge_working_set(g);
     p->keep = fb_calloc(n, sizeof *p->keep);
     p->vertex = fb_calloc(n, sizeof *p->vertex);
     for (int i = 0; i < FB_MARKS; i++) p->mark[i] = fb_calloc(n, sizeof(int));
@@ -194,8 +194,8 @@ static fb_hash key_of(const fb_ids *nodes, const fb_ids *stored, fb_choice choic
 static void analyse(const fb_planner *p, fb_analysis *a, const fb_ids *nodes, const fb_ids *stored)
 {
     a->arena = fb_arena_new();
-    a->kernel = fb_kernel_of(a->arena, p->g, nodes->at, nodes->n, stored->at, stored->n);
-    if (fb_may_be_kernel(p, &a->kernel, &a->why)) fb_family_choose(p, a);
+    a->kernel = fb_nest_kernel_of(a->arena, p->g, nodes->at, nodes->n, stored->at, stored->n);
+    if (fb_may_be_kernel(p, &a->kernel, &a->why)) fb_judge_family(p, a);
     if (a->accepted || nodes->n == 1) return;
     a->kernel = (fb_kernel_nodes){0};
     fb_arena_free(a->arena);

@@ -193,7 +193,7 @@ void fb_grid_tiles_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *
     out->us += FB_KERNEL_START_US;
 }
 
-double fb_graph_working_set(const fb_graph *g)
+double fb_judge_working_set(const fb_graph *g)
 {
     fb_id *last = fb_alloc(((size_t)g->n_nodes + 1) * sizeof *last);
     double stays = 0, alive = 0, most = 0;
@@ -203,7 +203,7 @@ double fb_graph_working_set(const fb_graph *g)
         for (int k = 0; k < g->nodes[i].n_args; k++) last[fb_access_base(g, g->nodes[i].args[k])] = i;
     for (fb_id i = 0; i < g->n_nodes; i++) {
         double bytes = (double)fb_node_bytes(g, i);
-        bool stored = fb_op_has_storage(g->nodes[i].op) || fb_node_is_output(g, i);
+        bool stored = fb_judge_has_storage(g->nodes[i].op) || fb_node_is_output(g, i);
         if (stored) {
             stays += last[i] != FB_NONE || fb_node_is_output(g, i) ? bytes : 0;
         } else if (fb_node_is_computed(g, i) && last[i] != FB_NONE) {
@@ -243,12 +243,12 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
     if (!a->nest) facts_of_nodes(g, a, out);
     add_laid_out(g, a, out);
     out->memory_us = fb_memory_among_us(m, (double)(out->bytes_read + out->bytes_written), p->working_set);
-    out->compute_us = fb_family_compute_us(g, m, a);
+    out->compute_us = fb_judge_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);
-    if (m->target->grid && a->nest) fb_family_grid_us(m, a, out);
+    if (m->target->grid && a->nest) fb_judge_grid_us(m, a, out);
 }
 
-double fb_region_trips(const fb_graph *g, fb_id r)
+double fb_judge_region_trips(const fb_graph *g, fb_id r)
 {
     double trips = 1;
     for (; r > 0; r = g->regions[r].parent) trips *= (double)g->regions[r].trips;
@@ -291,7 +291,7 @@ static void gathered_bytes(const fb_graph *g, int64_t *gathered, bool *read)
     }
 }
 
-double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops)
+double fb_judge_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops)
 {
     int64_t in = 0, out = 0;
     double work = 0, compute_us = 0;
@@ -300,10 +300,10 @@ double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, 
     gathered_bytes(g, gathered, is_read);
     for (fb_id i = 0; i < g->n_nodes; i++) {
         const fb_node *n = &g->nodes[i];
-        if (fb_op_has_storage(n->op) && n->region == 0 && is_read[i]) in += source_bytes(g, i, gathered);
+        if (fb_judge_has_storage(n->op) && n->region == 0 && is_read[i]) in += source_bytes(g, i, gathered);
         if (fb_node_is_output(g, i) && n->op != FB_OP_FEED) out += fb_node_bytes(g, i);
         if (!fb_node_is_computed(g, i)) continue;
-        double f = (double)fb_node_flops(g, i) * fb_region_trips(g, n->region), rate = best_rate(g, m, i);
+        double f = (double)fb_node_flops(g, i) * fb_judge_region_trips(g, n->region), rate = best_rate(g, m, i);
         work += f;
         compute_us += fb_time_us(f, rate);
     }

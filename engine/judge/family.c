@@ -53,7 +53,7 @@ static fb_dtype widest(const fb_graph *g, const fb_analysis *a)
 static double loops_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a, double flops)
 {
     fb_dtype dtype = widest(g, a);
-    if (!m->target->grid) return fb_host_loops_us(m, a->nest, a->knobs, &a->facts, flops, dtype);
+    if (!m->target->grid) return fb_schedule_host_loops_us(m, a->nest, a->knobs, &a->facts, flops, dtype);
     return fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)a->facts.specials, m->gspecial);
 }
 
@@ -134,7 +134,7 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     double laid_us = laying_out_us(g, m, product);
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
-    if (!m->target->grid) return laid_us + fb_host_product_us(g, m, product) + rest_us(g, m, a);
+    if (!m->target->grid) return laid_us + fb_schedule_host_product_us(g, m, product) + rest_us(g, m, a);
     double us = laid_us + product_us(m, rates, flops) + more_bytes_us(g, m, n, flops);
     if (depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
     return us + rest_us(g, m, a);
@@ -144,10 +144,11 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
 static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
     bool generated = !m->target->calls_library && a->nest;
-    double us = generated ? fb_chain_us(a->nest, a->knobs, m) : 0;
-    if (generated && fb_chain_attends(a->nest, a->knobs)) return us; /* what becomes of scores is in its tiles */
+    double us = generated ? fb_schedule_chain_us(a->nest, a->knobs, m) : 0;
+    if (generated && fb_schedule_chain_attends(a->nest, a->knobs))
+        return us; /* what becomes of scores is in its tiles */
     for (int i = 0; i < a->kernel.n_contractions && !generated; i++)
-        us += fb_host_product_us(g, m, a->kernel.contractions[i]);
+        us += fb_schedule_host_product_us(g, m, a->kernel.contractions[i]);
     return us + rest_us(g, m, a);
 }
 
@@ -323,7 +324,7 @@ static bool pair_kind(const fb_kernel_nodes *k, const census *c)
 static bool chain_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why)
 {
     fb_chain_tile tile;
-    return !fb_nest_chain_on_gpu(a->nest) || fb_chain_tile_of(a->nest, knobs, &tile, why);
+    return !fb_schedule_chain_on_gpu(a->nest) || fb_schedule_chain_tile(a->nest, knobs, &tile, why);
 }
 
 static const family_row table[] = {
@@ -409,7 +410,7 @@ static bool try_row(const fb_planner *p, const family_row *row, fb_analysis *a, 
     return true;
 }
 
-void fb_family_choose(const fb_planner *p, fb_analysis *a)
+void fb_judge_family(const fb_planner *p, fb_analysis *a)
 {
     census c = count(&a->kernel);
     bool said = false; /* a tile's refusal says more than that of the loops that come after it, and what does not fit
@@ -427,7 +428,7 @@ void fb_family_choose(const fb_planner *p, fb_analysis *a)
 bool fb_library_takes(const fb_planner *p, const fb_ids *nodes, const fb_ids *stored, fb_verdict *why)
 {
     fb_arena *arena = fb_arena_new();
-    fb_kernel_nodes k = fb_kernel_of(arena, p->g, nodes->at, nodes->n, stored->at, stored->n);
+    fb_kernel_nodes k = fb_nest_kernel_of(arena, p->g, nodes->at, nodes->n, stored->at, stored->n);
     bool takes = library_accepts(&p->machine, &k, why);
     fb_arena_free(arena);
     return takes;
@@ -441,25 +442,25 @@ static const family_row *row_of(fb_family f)
     return NULL;
 }
 
-double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+double fb_judge_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
     const family_row *row = row_of(a->family);
     return row ? row->compute_us(g, m, a) : 0;
 }
 
-void fb_family_grid_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+void fb_judge_grid_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     const family_row *row = row_of(a->family);
     if (row && row->grid_us) row->grid_us(m, a, out);
 }
 
-bool fb_family_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why)
+bool fb_judge_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why)
 {
     const family_row *row = row_of(a->family);
     return !row || !row->fits || row->fits(a, knobs, why);
 }
 
-bool fb_family_stands_alone(const fb_machine *m, fb_family f)
+bool fb_judge_stands_alone(const fb_machine *m, fb_family f)
 {
     const fb_family_row *row = fb_family_row_of(f);
     return row->lone || (row->calls && !m->target->calls_library);

@@ -67,6 +67,6 @@ typedef struct {
 
 /* The least that a run of the graph can take: compulsory bytes at copy speed, or FLOPs at peak, whichever is longer.
  * What was counted goes to `read`, `written`, `flops` (each may be NULL). */
-double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops);
+double fb_judge_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops);
 
 #endif

@@ -90,7 +90,7 @@ static int buffers_of(const fb_planner *p, const fb_kernel_nodes *k)
         const fb_node *n = &g->nodes[k->nodes[i]];
         for (int j = 0; j < n->n_args; j++) {
             fb_id base = fb_access_base(g, n->args[j]);
-            bool stored = p->vertex[base] || fb_op_has_storage(g->nodes[base].op);
+            bool stored = p->vertex[base] || fb_judge_has_storage(g->nodes[base].op);
             count += stored && !marked[base];
             marked[base] = true;
         }
@@ -190,7 +190,7 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
     if (knob == FB_KNOB_VECTOR && !vector_fits(a, m->target->vector_bytes, value, why)) return false;
     fb_knobs knobs = have ? *have : (fb_knobs){0};
     knobs.value[knob] = value;
-    return fb_family_fits(a, &knobs, why);
+    return fb_judge_fits(a, &knobs, why);
 }
 
 bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *path, fb_verdict *why)
@@ -230,7 +230,7 @@ bool fb_may_be_stage_of(const fb_planner *p, const fb_analysis *a, fb_id region,
 {
     const fb_graph *g = p->g;
     bool library = fb_family_row_of(a->family)->calls;
-    if (!fb_family_stands_alone(&p->machine, a->family)) return true;
+    if (!fb_judge_stands_alone(&p->machine, a->family)) return true;
     fb_id product = a->kernel.contractions[a->kernel.n_contractions - 1];
     return FB_REFUSE(
         why, UNSUPPORTED, FB_RULE_LIBRARY,

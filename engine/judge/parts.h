@@ -50,7 +50,7 @@ struct fb_planner {
     bool *keep;   /* a node: its value outlives the plan's kernels (output, effect, carried to the next step) */
     bool *vertex; /* a node: computed, or a loop */
     int n_computed;
-    double working_set; /* bytes, see fb_graph_working_set */
+    double working_set; /* bytes, see fb_judge_working_set */
     fb_arena *arena;    /* knob records */
     FB_VEC(fb_kernel_source *) sources;
     bool looked; /* for loops: `roll` has what was found, in the planner of the graph as written */
@@ -81,7 +81,7 @@ static inline void fb_mark(const fb_planner *p, int which, fb_id i)
 }
 
 /* Sources and loop values that lie in memory; the others are written into the code. */
-static inline bool fb_op_has_storage(fb_op op)
+static inline bool fb_judge_has_storage(fb_op op)
 {
     return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED || op == FB_OP_CARRIED || op == FB_OP_ITEM ||
            op == FB_OP_RESULT;
@@ -96,15 +96,15 @@ const fb_group_cost *fb_analysis_cost(fb_planner *p, fb_analysis *a);
 
 /* ---- family.c ---- */
 /* Tries the families in the table's order under a choice; fills family, nest and facts, or `why`. */
-void fb_family_choose(const fb_planner *p, fb_analysis *a);
+void fb_judge_family(const fb_planner *p, fb_analysis *a);
 /* Time of the arithmetic alone, by the family's own rate. */
-double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
+double fb_judge_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
 /* On a GPU: what the kernel takes beside bytes and arithmetic, added to its cost. */
-void fb_family_grid_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
+void fb_judge_grid_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 /* Can the tile, or the rows of a chain, be had with these knobs? NULL: all automatic. Of other families always. */
-bool fb_family_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why);
+bool fb_judge_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why);
 /* Is it no stage of a larger kernel on this machine? */
-bool fb_family_stands_alone(const fb_machine *m, fb_family f);
+bool fb_judge_stands_alone(const fb_machine *m, fb_family f);
 /* Would these nodes, as one kernel, be one library call as far as can be told without a nest? One alone is one. */
 bool fb_library_takes(const fb_planner *p, const fb_ids *nodes, const fb_ids *stored, fb_verdict *why);
 
@@ -118,9 +118,9 @@ void fb_grid_rows_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *o
 void fb_grid_tiles_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 /* Bytes that a program of this graph touches in one run, about: what it reads and gives, and the most of what is made
  * on the way that is alive together. */
-double fb_graph_working_set(const fb_graph *g);
+double fb_judge_working_set(const fb_graph *g);
 /* Times that the loops around region `r` make it run. */
-double fb_region_trips(const fb_graph *g, fb_id r);
+double fb_judge_region_trips(const fb_graph *g, fb_id r);
 
 /* ---- legality.c: what needs no plan ---- */
 bool fb_may_own(const fb_planner *p, fb_id node, fb_verdict *why);

@@ -47,7 +47,7 @@ static bool found_alike(const char *a, const char *b)
     return n == m;
 }
 
-bool fb_results_alike(const char *a, const char *b)
+bool fb_computes_alike(const char *a, const char *b)
 {
     const char *in_a = strstr(a, FB_FOUND_BEHIND), *in_b = strstr(b, FB_FOUND_BEHIND);
     size_t n = in_a ? (size_t)(in_a - a) : strlen(a), m = in_b ? (size_t)(in_b - b) : strlen(b);

@@ -12,7 +12,7 @@
 
 static const double much_too_short = 0.5;
 
-bool fb_program_has_files(const fb_program *p)
+bool fb_audit_has_files(const fb_program *p)
 {
     for (int k = 0; k < p->n_kernels; k++)
         if (p->kernels[k].file) return true;

@@ -12,7 +12,7 @@
 #include "target/machine.h"
 
 /* Is some kernel a file's? */
-bool fb_program_has_files(const fb_program *p);
+bool fb_audit_has_files(const fb_program *p);
 /* The least µs in which one run's launches of kernels from files can touch each byte that they must, once, at the best
  * rate that the machine's calibration reached for as many bytes or more; 0 where it was never calibrated, or is
  * doubted. */

@@ -152,7 +152,7 @@ static bool search(best *b)
     part_of(b, 0, b->d && !recalls ? 0.25 : 0.9);
     const fb_search_options how = {
         .n_best = recalls ? RECALLED : MEASURED, .most = b->o->most, .step = searched, .ctx = b};
-    if (!fb_search(b->p, &how, &found, b->err)) return false;
+    if (!fb_decide_search(b->p, &how, &found, b->err)) return false;
     b->out->considered = found.considered;
     for (int i = 0; i < found.n; i++) add_trial(b, found.plan[i]);
     add_max(b);
@@ -462,7 +462,7 @@ static bool code_of(const best *b, const fb_plan *plan, char to[FB_SIGNATURE])
     to[0] = '\0';
     if (!b->d) return true;
     fb_program *p = fb_lower(plan, b->d->ops->target, NULL);
-    if (p) fb_program_code(p, to);
+    if (p) fb_recording_program_code(p, to);
     fb_program_free(p);
     return p != NULL;
 }
@@ -569,7 +569,7 @@ json_t *fb_best_summary_to_json(const fb_best_summary *s)
 {
     json_t *o = json_pack("{s:I, s:i, s:i, s:i, s:i, s:s, s:b, s:s}", "considered", (json_int_t)s->considered,
                           "measured", s->measured, "failed", s->failed, "knobs_tried", s->tried, "knobs_kept", s->tuned,
-                          "source", fb_figure_source_name(s->source), "cached", s->cached, "date", s->date);
+                          "source", fb_report_source_name(s->source), "cached", s->cached, "date", s->date);
     fb_json_set_number(o, "us", s->us);
     fb_json_set_number(o, "predicted_us", s->predicted_us);
     fb_json_set_number(o, "off_median", s->off_median);
@@ -593,7 +593,7 @@ bool fb_best_summary_from_json(fb_best_summary *s, const json_t *o, fb_error *er
     if (!fb_json_get_int(o, "considered", 0, INT64_MAX, &s->considered, err)) return false;
     if (!fb_json_get_string(o, "source", &source, err)) return false;
     int k = FB_SOURCE_MEASURED;
-    while (k <= FB_SOURCE_PREDICTED && strcmp(source, fb_figure_source_name((fb_figure_source)k)) != 0) k++;
+    while (k <= FB_SOURCE_PREDICTED && strcmp(source, fb_report_source_name((fb_figure_source)k)) != 0) k++;
     if (k > FB_SOURCE_PREDICTED) return fb_fail(err, FB_ERR_INPUT, "field \"source\" names no source of figures");
     s->source = (fb_figure_source)k;
     s->measured = count_of(o, "measured");
@@ -621,7 +621,7 @@ void fb_best_sentence(const fb_best_summary *s, fb_str *out)
         fb_str_addf(out, ", %d measured", s->measured);
     else
         fb_str_addf(out, ", %d looked up in the recording, none measured (the time of the best is %s)", s->measured,
-                    fb_figure_source_name(s->source));
+                    fb_report_source_name(s->source));
     if (s->failed) fb_str_addf(out, ", %d of them without success (%s)", s->failed, s->why);
     if (isfinite(s->off_median))
         fb_str_addf(out, "; the model was off by %.0f %% (median), %.0f %% at worst", 100 * s->off_median,

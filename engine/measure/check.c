@@ -178,7 +178,7 @@ __attribute__((format(printf, 3, 4))) static void found(walk *w, const fb_launch
     fb_str_vaddf(&s, format, ap);
     va_end(ap);
     fb_text_clean(e->worst, sizeof e->worst, s.text, s.n);
-    snprintf(e->kernel, sizeof e->kernel, "%.63s", l ? fb_launch_name(w->job->program, l) : "");
+    snprintf(e->kernel, sizeof e->kernel, "%.63s", l ? fb_check_launch_name(w->job->program, l) : "");
     fb_str_free(&s);
     e->ok = false;
     e->state = FB_CHECK_WRONG;
@@ -313,7 +313,7 @@ static bool is_looked_at(const walk *w)
 
 static void remember_support(walk *w, const fb_launch *l, int launch, const fb_one_launch *one)
 {
-    seen_kernel k = {fb_launch_code(w->job->program, l), launch, NULL};
+    seen_kernel k = {fb_program_launch_code(w->job->program, l), launch, NULL};
     for (int i = 0; i < w->seen.n; i++)
         if (fb_hash_equal(w->seen.at[i].code, k.code)) return;
     k.support = fb_calloc((size_t)l->n_reads + 1, sizeof *k.support);
@@ -328,7 +328,7 @@ static void remember_support(walk *w, const fb_launch *l, int launch, const fb_o
 static void add_report(walk *w, const fb_error_report *one)
 {
     fb_error_report *all = &w->out->error;
-    fb_error_add(all, one);
+    fb_check_add_error(all, one);
     if (one->state == FB_CHECK_OVERFLOW && all->state == FB_CHECK_RIGHT) {
         all->state = FB_CHECK_OVERFLOW;
         memcpy(all->worst, one->worst, sizeof all->worst);
@@ -437,7 +437,7 @@ static bool watch(walk *w, int launch)
     if (!say_first(w) || !w->stepping->launch(w->job->loaded, launch, w->step, w->err)) return false;
     for (int k = 0; k < l->n_stores; k++)
         if (l->stores[k].node == w->watched->node &&
-            !take_watched(w, fb_launch_name(w->job->program, l), l->stores[k].buffer,
+            !take_watched(w, fb_check_launch_name(w->job->program, l), l->stores[k].buffer,
                           fb_place_at(&l->stores[k], w->step)))
             return false;
     return true;

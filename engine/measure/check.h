@@ -50,7 +50,7 @@ typedef struct {
 } fb_check_result;
 
 /* Adds what was found of one value, or one kernel, to what was found of others: the worst counts. */
-void fb_error_add(fb_error_report *all, const fb_error_report *one);
+void fb_check_add_error(fb_error_report *all, const fb_error_report *one);
 
 /* Ends with the first kernel that is wrong. False: it could not be checked (cancelled, no memory, the device is lost).
  */

@@ -21,7 +21,7 @@ int64_t fb_place_at(const fb_place *p, const int64_t *step)
     return p->offset + fb_advance_at(p->advance, step);
 }
 
-const char *fb_launch_name(const fb_program *p, const fb_launch *l)
+const char *fb_check_launch_name(const fb_program *p, const fb_launch *l)
 {
     return l->kind == FB_LAUNCH_GEMM ? p->buffers[p->gemms[l->gemm].c].name : p->kernels[l->kernel].name;
 }
@@ -289,7 +289,7 @@ static bool evaluate(const fb_one_launch *one, judging *all, const fb_id *want, 
     return ok;
 }
 
-void fb_error_add(fb_error_report *all, const fb_error_report *one)
+void fb_check_add_error(fb_error_report *all, const fb_error_report *one)
 {
     if (!(one->max_abs <= all->max_abs)) all->max_abs = one->max_abs;
     if (!(one->max_rel <= all->max_rel)) all->max_rel = one->max_rel;
@@ -308,7 +308,7 @@ static void end_value(const judging *all, int i, const fb_node *n, fb_error_repo
     const stored_value *v = &all->value[i];
     fb_error_report one;
     fb_judgement_end(&v->judge[0], &v->spread[0], &v->shape, n, &one);
-    fb_error_add(out, &one);
+    fb_check_add_error(out, &one);
 }
 
 /* A dtype that cannot hold what the graph asks for is no kernel's fault. */
@@ -337,7 +337,7 @@ bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *o
         void *got = room_for(g, l->stores[k].node, err);
         ok = got && take(one, &l->stores[k], got, err);
         want[k] = l->stores[k].node;
-        all.value[k] = (stored_value){.shape = fb_judge_shape_of(&g->nodes[want[k]]), .got = got};
+        all.value[k] = (stored_value){.shape = fb_judgement_shape_of(&g->nodes[want[k]]), .got = got};
         if (ok) digest[k] = fb_digest(got, (size_t)fb_node_bytes(g, want[k]));
         if (ok && stored) stored[k] = digest[k];
     }
@@ -348,7 +348,7 @@ bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *o
     for (int k = 0; ok && !before && k < l->n_stores; k++) end_value(&all, k, &g->nodes[want[k]], out);
     if (ok && !out->ok) {
         out->state = FB_CHECK_WRONG;
-        snprintf(out->kernel, sizeof out->kernel, "%.63s", fb_launch_name(one->job->program, l));
+        snprintf(out->kernel, sizeof out->kernel, "%.63s", fb_check_launch_name(one->job->program, l));
     } else if (ok && overflow.node != FB_NONE && out->undecided) {
         say_overflow(g, &overflow, out);
     }

@@ -29,7 +29,7 @@ typedef struct {
 
 /* Where a place begins at these steps, in bytes from its buffer's start. */
 int64_t fb_place_at(const fb_place *p, const int64_t *step);
-const char *fb_launch_name(const fb_program *p, const fb_launch *l);
+const char *fb_check_launch_name(const fb_program *p, const fb_launch *l);
 
 void fb_one_free(fb_one_launch *one);
 /* Reads what the launch reads. */
@@ -44,13 +44,13 @@ typedef struct {
     int launch; /* the merged one; loops around it stand at their first step */
     const fb_inner_loop *loop;
     int level;                    /* how many loops are around it */
-    int64_t step[FB_MAX_REPEATS]; /* of these; and of this loop, as fb_step_run put it */
+    int64_t step[FB_MAX_REPEATS]; /* of these; and of this loop, as fb_check_step_run put it */
 } fb_inner_step;
 
 /* A launch that stands for one step of the loop. Memory in `arena`. */
-fb_launch fb_step_launch(const fb_inner_step *s, fb_arena *arena);
+fb_launch fb_check_step_launch(const fb_inner_step *s, fb_arena *arena);
 /* From the beginning of the program t steps of the loop, and no further; then places are those of step `of`. */
-bool fb_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err);
+bool fb_check_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err);
 
 fb_support fb_support_of(fb_dtype dtype, int64_t n, const void *bytes);
 /* A value of that node that tells, within what its support shows to be meant. */

@@ -61,7 +61,7 @@ static bool run_range(fb_inner_step *s, int from, int to, int depth, fb_error *e
     return true;
 }
 
-bool fb_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err)
+bool fb_check_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err)
 {
     fb_loaded *l = s->job->loaded;
     const fb_device_ops *ops = s->job->device->ops;
@@ -101,7 +101,7 @@ static bool is_given(const fb_graph *g, fb_id node, fb_id region)
     return !fb_node_is_computed(g, node) && n->op != FB_OP_RESULT;
 }
 
-fb_launch fb_step_launch(const fb_inner_step *s, fb_arena *arena)
+fb_launch fb_check_step_launch(const fb_inner_step *s, fb_arena *arena)
 {
     const fb_graph *g = s->job->g;
     const fb_inner_loop *l = s->loop;
@@ -132,7 +132,7 @@ __attribute__((format(printf, 3, 4))) static void found(stepper *s, int64_t t, c
     va_end(ap);
     fb_text_clean(e->worst, sizeof e->worst, text.text, text.n);
     snprintf(e->kernel, sizeof e->kernel, "%.63s",
-             fb_launch_name(s->at.job->program, &s->at.job->program->launches[s->at.launch]));
+             fb_check_launch_name(s->at.job->program, &s->at.job->program->launches[s->at.launch]));
     fb_str_free(&text);
     e->ok = false;
     e->state = FB_CHECK_WRONG;
@@ -199,7 +199,7 @@ static void add_report(stepper *s, const fb_error_report *one, int64_t t)
 {
     char worst[sizeof one->worst];
     fb_error_report *all = &s->out->error;
-    fb_error_add(all, one);
+    fb_check_add_error(all, one);
     if (one->state == FB_CHECK_OVERFLOW && all->state == FB_CHECK_RIGHT) {
         all->state = FB_CHECK_OVERFLOW;
         memcpy(all->worst, one->worst, sizeof all->worst);
@@ -212,7 +212,7 @@ static void add_report(stepper *s, const fb_error_report *one, int64_t t)
 static bool check_step(stepper *s, int64_t t)
 {
     fb_arena *arena = fb_arena_new();
-    fb_launch step = fb_step_launch(&s->at, arena);
+    fb_launch step = fb_check_step_launch(&s->at, arena);
     fb_program program = *s->at.job->program;
     fb_check_job job = *s->at.job;
     program.launches = &step;
@@ -221,10 +221,10 @@ static bool check_step(stepper *s, int64_t t)
     fb_error_report report = {.ok = true};
     bool ok = true;
     if (step.n_stores) {
-        ok = tell_progress(s, t) && fb_step_run(&s->at, t, t, s->err) && fb_one_take(&one, s->err);
+        ok = tell_progress(s, t) && fb_check_step_run(&s->at, t, t, s->err) && fb_one_take(&one, s->err);
         if (ok) check_given(s, &step, one.bytes, t);
-        ok = ok && (!s->out->error.ok ||
-                    (fb_step_run(&s->at, t + 1, t, s->err) && fb_one_judge(&one, NULL, &report, s->progress, s->err)));
+        ok = ok && (!s->out->error.ok || (fb_check_step_run(&s->at, t + 1, t, s->err) &&
+                                          fb_one_judge(&one, NULL, &report, s->progress, s->err)));
         if (ok && s->out->error.ok) add_report(s, &report, t);
         s->out->steps++;
     }

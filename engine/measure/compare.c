@@ -218,7 +218,7 @@ static bool same_hardware(const char *a, const char *b)
 const char *fb_not_comparable(fb_compared a, fb_compared b)
 {
     if (a.device && b.device && !same_hardware(a.device, b.device)) return "another device";
-    if (a.computes && b.computes && !fb_results_alike(a.computes, b.computes)) return "another computation";
+    if (a.computes && b.computes && !fb_computes_alike(a.computes, b.computes)) return "another computation";
     if (strcmp(a.values ? a.values : "", b.values ? b.values : "") != 0) return "of other values";
     return NULL;
 }
@@ -305,7 +305,7 @@ const char *fb_difference_name(fb_difference what)
     return names[what];
 }
 
-const char *fb_time_name(fb_time of)
+const char *fb_comparison_time_name(fb_time of)
 {
     return of == FB_TIME_WALL ? "wall" : "device";
 }

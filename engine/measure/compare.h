@@ -60,12 +60,12 @@ bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_u
 
 /* What leaves a graph, in a few words: how many outputs and updated parameters of how many elements; equal for two ways
  * of writing the same computation, in any precision. Arena-owned. */
-const char *fb_results_of(const fb_graph *g, fb_arena *arena);
+const char *fb_computes_of(const fb_graph *g, fb_arena *arena);
 /* The same and, behind " = ", what came out of the usual inputs, as the reference has it: which sources the graph has
  * and, for each tensor, a few sums of its first elements. Two of them tell ways of writing one computation from
  * different ones where their sources are the same ones; with others (or draws) nothing is known of it. */
-const char *fb_results_found(const fb_graph *g, const fb_reference *r, fb_arena *arena);
-bool fb_results_alike(const char *a, const char *b); /* as far as is known of both */
+const char *fb_computes_found(const fb_graph *g, const fb_reference *r, fb_arena *arena);
+bool fb_computes_alike(const char *a, const char *b); /* as far as is known of both */
 /* What must be the same for a ratio: as a report has it, each NULL where it is not known; values: NULL is noise. */
 typedef struct {
     const char *device, *computes, *values;
@@ -80,7 +80,7 @@ double fb_stat_half(const fb_stat *s, fb_figure_source source);
 
 bool fb_differs(const fb_comparison *c);            /* faster or slower */
 const char *fb_difference_name(fb_difference what); /* "cannot tell", "same", "faster", "slower" */
-const char *fb_time_name(fb_time of);               /* "wall", "device" */
+const char *fb_comparison_time_name(fb_time of);    /* "wall", "device" */
 /* How many times as fast: "3.90 ×", and below 1 the other way round, "1.25× slower". Into `to`, returned. */
 const char *fb_ratio_say(double times, char to[32]);
 /* Where there is little room: "3.90 ×", "1/1.25 ×". */

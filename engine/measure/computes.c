@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *fb_results_of(const fb_graph *g, fb_arena *arena)
+const char *fb_computes_of(const fb_graph *g, fb_arena *arena)
 {
     fb_id *nodes;
     int64_t n[2][2] = {{0}}, elements[2][2] = {{0}}; /* outputs and updates; of floats and of anything else */
@@ -65,9 +65,9 @@ static bool sources_of(const fb_graph *g, uint64_t *all)
     return true;
 }
 
-const char *fb_results_found(const fb_graph *g, const fb_reference *r, fb_arena *arena)
+const char *fb_computes_found(const fb_graph *g, const fb_reference *r, fb_arena *arena)
 {
-    const char *text = fb_results_of(g, arena);
+    const char *text = fb_computes_of(g, arena);
     fb_id *nodes;
     uint64_t sources;
     int all = fb_reference_nodes(g, arena, &nodes);
@@ -78,7 +78,7 @@ const char *fb_results_found(const fb_graph *g, const fb_reference *r, fb_arena 
         fb_found f = {0};
         fb_reference_each(r, nodes[i], add_values, &f);
         if (f.n != (elements < FB_FOUND_SUMMED ? elements : FB_FOUND_SUMMED) || !isfinite(f.squares))
-            return fb_results_of(g, arena);
+            return fb_computes_of(g, arena);
         text = fb_arena_printf(arena, "%s %lld:%.4g:%.4g:%.4g:%.4g", text, (long long)elements, f.squares, f.sum,
                                f.along[0], f.along[1]);
     }

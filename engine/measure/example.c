@@ -48,7 +48,7 @@ static bool evaluate(const fb_graph *g, making *m, const fb_id *nodes, const fb_
     m->at = fb_calloc((size_t)m->n + 1, sizeof *m->at);
     for (int k = 0; k < m->n; k++) {
         wanted *w = &m->at[k];
-        w->shape = fb_judge_shape_of(&g->nodes[nodes[k]]);
+        w->shape = fb_judgement_shape_of(&g->nodes[nodes[k]]);
         size_t room = (size_t)w->shape.elements + 1;
         w->spread = fb_calloc(room, sizeof *w->spread);
         if (fb_dtype_is_float(w->shape.dtype))
@@ -68,7 +68,7 @@ static void add_expected(const wanted *w, fb_str *out)
     }
     for (int64_t at = 0, n; at < w->shape.elements; at += n) {
         n = w->shape.elements - at < CHUNK ? w->shape.elements - at : CHUNK;
-        fb_judge_allowed(&w->shape, n, w->v ? w->v + at : NULL, w->spread + at, allowed);
+        fb_judgement_allowed(&w->shape, n, w->v ? w->v + at : NULL, w->spread + at, allowed);
         fb_str_add_n(out, (const char *)allowed, (size_t)n * sizeof *allowed);
     }
 }
@@ -78,7 +78,7 @@ static bool add_given(const fb_graph *g, const fb_example_tensor *t, const fb_tr
 {
     size_t bytes = (size_t)(t->elements * fb_dtype_size(g->nodes[t->node].dtype));
     char *values = fb_alloc(bytes + 1);
-    bool fine = fb_source_fill(g, t->node, o->seed, o->files, o->files_ctx, 0, t->elements, values, err);
+    bool fine = fb_interp_fill_source(g, t->node, o->seed, o->files, o->files_ctx, 0, t->elements, values, err);
     if (fine) fb_str_add_n(out, values, bytes);
     fb_free(values);
     return fine;

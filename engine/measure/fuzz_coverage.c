@@ -24,7 +24,7 @@ fb_fuzz_watch *fb_fuzz_watch_new(void)
     fb_fuzz_watch *w = fb_calloc(1, sizeof *w);
     for (int i = 0; i < places(); i++) w->place[i] = fb_verdict_place_at(i)->made;
     for (int k = 0; k <= FB_VERDICT_ILLEGAL; k++)
-        for (int r = 0; r < FB_RULES; r++) w->verdict[k][r] = fb_verdicts_made((fb_verdict_kind)k, (fb_rule)r);
+        for (int r = 0; r < FB_RULES; r++) w->verdict[k][r] = fb_verdict_made((fb_verdict_kind)k, (fb_rule)r);
     return w;
 }
 
@@ -47,7 +47,7 @@ void fb_fuzz_watch_end(fb_fuzz_watch *w, const fb_plan *plan, fb_fuzz_coverage *
     for (int k = 0; k <= FB_VERDICT_ILLEGAL; k++) {
         bool any = false;
         for (int r = 0; r < FB_RULES; r++) {
-            bool made = fb_verdicts_made((fb_verdict_kind)k, (fb_rule)r) > w->verdict[k][r];
+            bool made = fb_verdict_made((fb_verdict_kind)k, (fb_rule)r) > w->verdict[k][r];
             c->verdict[k][r] += made;
             any |= made;
         }

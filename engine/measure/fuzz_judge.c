@@ -59,7 +59,7 @@ fb_fuzz_reference *fb_fuzz_reference_new(const fb_graph *g, fb_error *err)
     for (int k = 0; k < r->n; k++) {
         value *t = &r->at[k];
         t->node = nodes[k];
-        t->shape = fb_judge_shape_of(&g->nodes[nodes[k]]);
+        t->shape = fb_judgement_shape_of(&g->nodes[nodes[k]]);
         size_t n = (size_t)t->shape.elements + 1;
         if (fb_dtype_is_float(t->shape.dtype))
             t->v = fb_calloc(n, sizeof *t->v);

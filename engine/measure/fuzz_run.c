@@ -96,8 +96,8 @@ static bool fill(joined *j, fb_error *err)
             int at = j->first[i] + b;
             if (buffer->kind != FB_BUFFER_INPUT && buffer->kind != FB_BUFFER_PARAM) continue;
             if (!j->images[at]) j->images[at] = fb_alloc((size_t)buffer->bytes + 1);
-            if (!fb_source_fill(graph_of(j->cases[i]), buffer->node, FB_FUZZ_DATA_SEED, NULL, NULL, 0, buffer->elements,
-                                j->images[at], err) ||
+            if (!fb_interp_fill_source(graph_of(j->cases[i]), buffer->node, FB_FUZZ_DATA_SEED, NULL, NULL, 0,
+                                       buffer->elements, j->images[at], err) ||
                 !j->d->ops->write(j->loaded, at, j->images[at], err))
                 return false;
         }
@@ -118,8 +118,8 @@ static bool fill_others(joined *j, bool odd, bool *fed, fb_error *err)
             if (!buffer->fed || !j->d->ops->write_second) continue;
             *fed = true;
             void *other = fb_alloc((size_t)buffer->bytes + 1);
-            good = fb_source_fill(graph_of(j->cases[i]), buffer->node, FB_FUZZ_DATA_SEED + 1, NULL, NULL, 0,
-                                  buffer->elements, other, err) &&
+            good = fb_interp_fill_source(graph_of(j->cases[i]), buffer->node, FB_FUZZ_DATA_SEED + 1, NULL, NULL, 0,
+                                         buffer->elements, other, err) &&
                    j->d->ops->write(j->loaded, at, odd ? j->images[at] : other, err) &&
                    j->d->ops->write_second(j->loaded, at, odd ? other : j->images[at], err);
             fb_free(other);

@@ -35,7 +35,7 @@ enum {
     BIN_OF_ONE = 15,
 };
 
-fb_judge_shape fb_judge_shape_of(const fb_node *n)
+fb_judge_shape fb_judgement_shape_of(const fb_node *n)
 {
     fb_judge_shape s = {.elements = fb_shape_elements(&n->shape), .columns = 1, .dtype = n->dtype};
     if (n->shape.rank) s.columns = n->shape.dim[n->shape.rank - 1];
@@ -395,7 +395,7 @@ static double allowed(const usual *u, double r, double spread)
     return fmax(fmax(FB_JUDGE_ELEMENT * spread, FB_JUDGE_USUAL * near), u->unit * fabs(r));
 }
 
-void fb_judge_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to)
+void fb_judgement_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to)
 {
     usual u = v ? usual_of(shape, n, v, spread) : (usual){0};
     for (int64_t k = 0; k < n; k++)

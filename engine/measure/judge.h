@@ -57,7 +57,7 @@ typedef struct {
     int64_t elements, rows, columns;
     fb_dtype dtype;
 } fb_judge_shape;
-fb_judge_shape fb_judge_shape_of(const fb_node *n);
+fb_judge_shape fb_judgement_shape_of(const fb_node *n);
 
 /* What the lanes of a tensor's trials did, region by region. Sums: parts of a tensor are added up. */
 typedef struct {
@@ -109,7 +109,7 @@ void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_
                             const fb_usual_spread *usual, const void *got);
 /* How far off each element may be; INFINITY: it is undecided. What is judged beside that (the median, the tail,
  * regions) is not told. Integers may be off by nothing. */
-void fb_judge_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to);
+void fb_judgement_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to);
 void fb_judgement_join(fb_judgement *to, const fb_judgement *part);
 /* The end: fills max_abs, max_rel, bound, undecided, compared, ok, worst of `out`. */
 void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,

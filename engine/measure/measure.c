@@ -47,7 +47,7 @@ struct fb_measurement {
     fb_kernel_rows *rows; /* the report's kernels, as far as the plan tells */
     fb_recall recall;     /* where the device recalls instead of running */
     fb_arena *arena;
-    const char *computes; /* fb_results_found, once the whole was checked; NULL */
+    const char *computes; /* fb_computes_found, once the whole was checked; NULL */
     fb_id *checked;       /* nodes whose values are verified … */
     fb_id *judged;        /* … against those of the graph as written */
     int n_checked;
@@ -101,8 +101,8 @@ static void fill_part(void *ctx, int64_t first, int64_t last)
     filling *f = ctx;
     fb_error err = {0};
     int64_t at = f->from + first;
-    if (fb_source_fill(f->m->g, f->b->node, f->seed, f->m->o.files, f->m->o.files_ctx, at, last - first,
-                       f->to + at * fb_dtype_size(f->b->dtype), &err))
+    if (fb_interp_fill_source(f->m->g, f->b->node, f->seed, f->m->o.files, f->m->o.files_ctx, at, last - first,
+                              f->to + at * fb_dtype_size(f->b->dtype), &err))
         return;
     pthread_mutex_lock(&f->lock);
     f->err = err;
@@ -238,7 +238,7 @@ static bool judge_whole(fb_measurement *m, const fb_reference *reference, fb_err
         bool there = fb_reference_judge(reference, m->judged[i], n, bytes, &one);
         fb_free(bytes);
         if (!there) return fb_fail(err, FB_ERR_SYSTEM, "the reference holds no %s", n->name);
-        fb_error_add(&m->whole, &one);
+        fb_check_add_error(&m->whole, &one);
     }
     return true;
 }
@@ -328,7 +328,7 @@ static bool check_whole(fb_measurement *m, int seed, const fb_progress *progress
     if (!wait_for(m, seed, &reference, progress, err)) return false;
     bool ok = step(progress, "checking the whole", 0, err) && judge_whole(m, &reference, err);
     if (ok && seed == 0 && fb_input_kind_of(m->o.seeds[seed]) == FB_INPUT_NOISE)
-        m->computes = fb_results_found(m->written, &reference, m->arena);
+        m->computes = fb_computes_found(m->written, &reference, m->arena);
     fb_reference_close(&reference);
     m->verified[seed] = ok;
     return ok;
@@ -444,7 +444,7 @@ static void conclude(fb_measurement *m)
         e->state = FB_CHECK_WRONG;
         memcpy(e->worst, m->whole.worst, sizeof e->worst);
     }
-    if (e->state == FB_CHECK_RIGHT && fb_error_says_nothing(e)) e->state = FB_CHECK_UNDECIDED;
+    if (e->state == FB_CHECK_RIGHT && fb_report_error_says_nothing(e)) e->state = FB_CHECK_UNDECIDED;
 }
 
 /* Kernels from files once more, on inputs that they have not met and cannot know. What was found right stays as it was
@@ -500,7 +500,7 @@ bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *
         ok = write_inputs(m, 0, progress, err) && run_poisoned(m, m->o.seeds[0], progress, err) &&
              check_whole(m, 0, progress, err);
     if (ok && m->error.ok && m->whole.ok && m->timed != FB_NONE) ok = check_timed(m, progress, err);
-    if (ok && m->error.ok && m->device->ops->stepping && fb_program_has_files(m->program))
+    if (ok && m->error.ok && m->device->ops->stepping && fb_audit_has_files(m->program))
         ok = check_unseen(m, progress, err);
     if (!ok) {
         m->error = before;
@@ -727,7 +727,7 @@ static bool sample_and_look(fb_measurement *m, fb_cache_state cache, int n, cons
 {
     enum { RARELY = 4 };
     uint64_t drawn = fb_seed_unseen();
-    bool audit = fb_program_has_files(m->program) && (n > 1 || drawn % RARELY == 0);
+    bool audit = fb_audit_has_files(m->program) && (n > 1 || drawn % RARELY == 0);
     int before = audit ? (int)(drawn / RARELY % (uint64_t)n) : n;
     if (!take_samples(m, cache, before, progress, err)) return false;
     if (audit && (!run_poisoned(m, m->o.seeds[m->seed], progress, err) || !look_again(m, err))) return false;
@@ -897,7 +897,7 @@ static fb_timeline *recalled_timeline(fb_measurement *m, fb_error *err)
         fb_fail(err, FB_ERR_UNAVAILABLE,
                 "its times are %s, and only a plan that was recorded whole has a timeline; on a device that is here it "
                 "is measured and traced",
-                fb_figure_source_name(m->recall.source));
+                fb_report_source_name(m->recall.source));
         return NULL;
     }
     json_t *kept_json = ops->recall_timeline(m->device, m->recall.recorded, err);
@@ -964,8 +964,8 @@ static void *given_bytes(fb_measurement *m, fb_id node, fb_error *err)
 {
     const fb_node *n = &m->g->nodes[node];
     void *bytes = fb_try_alloc((size_t)fb_node_bytes(m->g, node) + 1);
-    bool ok = bytes ? fb_source_fill(m->g, node, m->o.seeds[0], m->o.files, m->o.files_ctx, 0,
-                                     fb_shape_elements(&n->shape), bytes, err)
+    bool ok = bytes ? fb_interp_fill_source(m->g, node, m->o.seeds[0], m->o.files, m->o.files_ctx, 0,
+                                            fb_shape_elements(&n->shape), bytes, err)
                     : fb_fail(err, FB_ERR_LIMIT, "%s: no memory to look at it in", n->name);
     if (ok) return bytes;
     fb_free(bytes);

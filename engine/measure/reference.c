@@ -223,7 +223,7 @@ static bool evaluate(making *m, const fb_graph *g, const fb_id *nodes, const fb_
     m->shapes = fb_calloc((size_t)m->n_tensors + 1, sizeof *m->shapes);
     m->spreads = fb_calloc((size_t)(m->n_tensors * m->n_threads) + 1, sizeof *m->spreads);
     for (int64_t i = 0; i < m->n_tensors; i++) {
-        m->shapes[i] = fb_judge_shape_of(&g->nodes[nodes[i]]);
+        m->shapes[i] = fb_judgement_shape_of(&g->nodes[nodes[i]]);
         m->tensors[i] = (file_tensor){
             .node = nodes[i], .is_int = !fb_dtype_is_float(g->nodes[nodes[i]].dtype), .n = m->shapes[i].elements};
     }
@@ -443,7 +443,7 @@ bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, con
         const file_tensor *t = &tensors_of(r)[i];
         if (t->node != node) continue;
         judged_tensor *all = fb_calloc(1, sizeof *all);
-        *all = (judged_tensor){.r = r, .tensor = i, .shape = fb_judge_shape_of(n), .got = bytes};
+        *all = (judged_tensor){.r = r, .tensor = i, .shape = fb_judgement_shape_of(n), .got = bytes};
         enum { FEW = 1 << 16 }; /* elements that one thread is done with before others have started */
         fb_parallel_for(SHARES, all->shape.elements > FEW ? 1 : SHARES, judge_shares, all);
         for (int k = 1; k < SHARES; k++) fb_judgement_join(&all->of[0], &all->of[k]);

@@ -20,7 +20,7 @@ static const char *const source_names[] = {
 };
 enum { SOURCES = sizeof source_names / sizeof source_names[0], MAX_KERNELS = 1 << 20 };
 
-const char *fb_figure_source_name(fb_figure_source s)
+const char *fb_report_source_name(fb_figure_source s)
 {
     return (unsigned)s < SOURCES ? source_names[s] : "unknown";
 }
@@ -281,7 +281,7 @@ bool fb_report_state_say(const fb_report *r, char to[200])
     return r->state.dropped > 0 || r->state.capped > 0;
 }
 
-bool fb_error_says_nothing(const fb_error_report *e)
+bool fb_report_error_says_nothing(const fb_error_report *e)
 {
     return e->compared > 0 && 2 * e->undecided > e->compared;
 }
@@ -393,7 +393,7 @@ static json_t *error_to_json(const fb_error_report *e)
 
 static void source_to_json(json_t *object, fb_figure_source source, bool stale)
 {
-    json_object_set_new(object, "source", json_string(fb_figure_source_name(source)));
+    json_object_set_new(object, "source", json_string(fb_report_source_name(source)));
     if (stale) json_object_set_new(object, "stale", json_true());
 }
 
@@ -403,7 +403,7 @@ static void set_kind(json_t *object, const char *key, const fb_stat *s, fb_figur
     json_t *time = json_object_get(object, key);
     double half = fb_stat_half(s, source);
     if (!time) return;
-    json_object_set_new(time, "kind", json_string(fb_figure_source_name(source)));
+    json_object_set_new(time, "kind", json_string(fb_report_source_name(source)));
     fb_json_set_number(time, "low", s->median * exp(-half));
     fb_json_set_number(time, "high", s->median * exp(half));
 }

@@ -14,7 +14,7 @@
 
 fb_stat fb_stat_of(const double *samples, int n); /* leaves samples alone; NANs among them do not count */
 
-const char *fb_figure_source_name(fb_figure_source s);
+const char *fb_report_source_name(fb_figure_source s);
 
 /* What a kernel is called where there is little room: of a C++ name, mangled or not, whole or cut off, the function
  * alone, without what it returns, its namespaces, template arguments and parameters; any other name as it is. Into
@@ -37,7 +37,7 @@ typedef struct {
     int registers, shared_bytes, spill_bytes;
     double occupancy;
     int group;               /* of the plan; -1 for foreign devices */
-    const char *code;        /* names what it runs, see fb_launch_code; NULL for foreign devices */
+    const char *code;        /* names what it runs, see fb_program_launch_code; NULL for foreign devices */
     fb_figure_source source; /* of the times above */
     bool stale;              /* recorded from another version of its source */
 } fb_kernel_report;
@@ -106,7 +106,7 @@ typedef struct fb_report {
     int n_kernels;
     fb_kernel_report *kernels;
     const char *graph_hash, *plan_hash;
-    const char *computes; /* fb_results_of its graph, or fb_results_found; NULL: not known */
+    const char *computes; /* fb_computes_of its graph, or fb_computes_found; NULL: not known */
     const char *values;   /* of inputs and parameters while it was timed: "zeros", "ones"; NULL: noise */
     const char *failed;   /* a sentence when the case failed: then nothing measured stands above */
     fb_error_kind failed_kind;
@@ -131,7 +131,7 @@ bool fb_report_refresh(fb_report *r, const fb_report *later);
 /* Its results were checked and found wrong; what was not checked (composed, predicted) is not. */
 bool fb_report_is_wrong(const fb_report *r);
 /* More than half of the elements are undecided: that nothing was found wrong says little. */
-bool fb_error_says_nothing(const fb_error_report *e);
+bool fb_report_error_says_nothing(const fb_error_report *e);
 /* Until both scopes have passed: nothing is known, so no figure stands in it. */
 extern const fb_error_report fb_error_checking;
 /* "guessed": in JSON the "floor_kind" of a report with floor_guessed; others have none. */

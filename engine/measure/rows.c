@@ -60,7 +60,7 @@ static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program 
     r->figures.group = l->group;
     r->figures.family = fb_family_name(group ? group->family : FB_FAMILY_COPY);
     r->figures.name = r->kernel != FB_NONE ? fb_arena_strdup(rows->arena, p->kernels[r->kernel].name)
-                                           : fb_kernel_name(g, group->n_nodes, group->nodes, rows->arena);
+                                           : fb_emit_kernel_name(g, group->n_nodes, group->nodes, rows->arena);
     r->figures.count = 0;
     r->figures.bytes_read = r->figures.bytes_written = r->figures.flops = r->figures.predicted_us = 0;
     r->figures.apart_bytes = r->figures.apart_us = r->figures.apart_written = 0;
@@ -103,7 +103,7 @@ static void name_nodes(fb_kernel_rows *rows, row *r, const fb_graph *g)
 static int new_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l)
 {
     char code[33];
-    fb_hash_hex(fb_launch_code(p, l), code);
+    fb_hash_hex(fb_program_launch_code(p, l), code);
     int same = l->kind == FB_LAUNCH_GEMM ? row_of_call(rows, code) : FB_NONE;
     return same != FB_NONE ? same : (int)(add_row(rows, plan, p, l, code) - rows->row);
 }

@@ -197,7 +197,7 @@ bool fb_values_judge(fb_values *v, const fb_graph *g, fb_id node, const void *by
     comparing *c = fb_calloc(1, sizeof *c);
     fb_trial_options o = *sources;
     fb_error_report found;
-    *c = (comparing){.v = v, .bytes = bytes, .shape = fb_judge_shape_of(n)};
+    *c = (comparing){.v = v, .bytes = bytes, .shape = fb_judgement_shape_of(n)};
     pthread_mutex_init(&c->lock, NULL);
     fb_judgement_clear(&c->judge);
     o.trials = FB_TRIALS;

@@ -351,7 +351,7 @@ static const fb_stat *time_of(const fb_report *r, fb_time of)
 
 static const char *basis(const column_split *c, int id)
 {
-    if (c->measured[id]) return fb_figure_source_name(c->r->source);
+    if (c->measured[id]) return fb_report_source_name(c->r->source);
     return id == FB_WHY_BYTES && c->counted ? "modelled or counted" : "modelled";
 }
 
@@ -498,7 +498,7 @@ const char *fb_why_verdicts(const fb_why *why, char to[160])
 
 const char *fb_why_sources(const fb_why *why, char to[32])
 {
-    const char *a = fb_figure_source_name(why->from[0]), *b = fb_figure_source_name(why->from[1]);
+    const char *a = fb_report_source_name(why->from[0]), *b = fb_report_source_name(why->from[1]);
     if (why->source == FB_SOURCE_MEASURED)
         *to = '\0';
     else
@@ -585,12 +585,12 @@ json_t *fb_why_to_json(const fb_why *why)
     }
     fb_why_conclusion(why, conclusion);
     json_t *o = json_pack("{s:o, s:o, s:b, s:s, s:s}", "parts", sizes, "details", details, "tie", why->tie, "source",
-                          fb_figure_source_name(why->source), "conclusion", conclusion);
-    json_object_set_new(o, "of", json_string(fb_time_name(why->of)));
+                          fb_report_source_name(why->source), "conclusion", conclusion);
+    json_object_set_new(o, "of", json_string(fb_comparison_time_name(why->of)));
     json_t *verdicts = json_object();
     for (int of = FB_TIME_WALL; of <= FB_TIME_DEVICE; of++)
         if (!isnan(why->verdict[of].times) && !why->incomparable)
-            json_object_set_new(verdicts, fb_time_name((fb_time)of), verdict_to_json(&why->verdict[of]));
+            json_object_set_new(verdicts, fb_comparison_time_name((fb_time)of), verdict_to_json(&why->verdict[of]));
     json_object_set_new(o, "verdicts", verdicts);
     if (why->incomparable) json_object_set_new(o, "incomparable", json_string(why->incomparable));
     fb_json_set_number(o, "us", why->us);

@@ -965,8 +965,8 @@ static void verify(const fb_nest *nest)
     fb_str_free(&why);
 }
 
-fb_kernel_nodes fb_kernel_of(fb_arena *arena, const fb_graph *g, const fb_id *nodes, int n_nodes, const fb_id *stored,
-                             int n_stored)
+fb_kernel_nodes fb_nest_kernel_of(fb_arena *arena, const fb_graph *g, const fb_id *nodes, int n_nodes,
+                                  const fb_id *stored, int n_stored)
 {
     fb_kernel_nodes k = {.graph = g,
                          .n_nodes = n_nodes,

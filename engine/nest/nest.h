@@ -40,7 +40,7 @@ typedef struct {
     const fb_graph *graph;
     int n_nodes; /* all computed nodes inside, ascending */
     const fb_id *nodes;
-    int n_contractions; /* those of them that are contractions: found once, by fb_kernel_of */
+    int n_contractions; /* those of them that are contractions: found once, by fb_nest_kernel_of */
     const fb_id *contractions;
     int n_stored; /* those to be stored */
     const fb_id *stored;
@@ -48,8 +48,8 @@ typedef struct {
 } fb_kernel_nodes;
 
 /* These nodes as what is to become a kernel; copies in `arena`. */
-fb_kernel_nodes fb_kernel_of(fb_arena *arena, const fb_graph *g, const fb_id *nodes, int n_nodes, const fb_id *stored,
-                             int n_stored);
+fb_kernel_nodes fb_nest_kernel_of(fb_arena *arena, const fb_graph *g, const fb_id *nodes, int n_nodes,
+                                  const fb_id *stored, int n_stored);
 
 /* Distinct bytes of one external value that the kernel touches. */
 typedef struct {

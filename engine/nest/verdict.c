@@ -34,7 +34,7 @@ fb_verdict_place *fb_verdict_place_at(int i)
     return __start_fb_verdict_places[i];
 }
 
-int64_t fb_verdicts_made(fb_verdict_kind kind, fb_rule rule)
+int64_t fb_verdict_made(fb_verdict_kind kind, fb_rule rule)
 {
     return made[kind][rule];
 }

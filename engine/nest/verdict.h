@@ -56,7 +56,7 @@ typedef struct {
 int fb_verdict_places(void);
 fb_verdict_place *fb_verdict_place_at(int i); /* in no order that means anything, and the same in forked processes */
 /* How many verdicts of a kind and rule there were in this process. */
-int64_t fb_verdicts_made(fb_verdict_kind kind, fb_rule rule);
+int64_t fb_verdict_made(fb_verdict_kind kind, fb_rule rule);
 
 /* An expression: one more verdict made here. */
 #define FB_VERDICT_PLACE(said)                                                                                         \

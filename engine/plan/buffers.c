@@ -64,7 +64,7 @@ static void use(layout *l, fb_id node, int at, fb_id region)
 static bool has_buffer(const layout *l, fb_id base)
 {
     fb_id home = l->home[base];
-    return home != FB_NONE && (l->first[home] != FB_NONE || fb_op_has_storage(l->g->nodes[base].op));
+    return home != FB_NONE && (l->first[home] != FB_NONE || fb_judge_has_storage(l->g->nodes[base].op));
 }
 
 /* What group `i` reads from memory: bases of its nodes' operands that it does not compute. */

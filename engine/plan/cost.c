@@ -25,7 +25,7 @@ static bool is_merged(const fb_plan *plan, fb_id region)
     return plan->launch == FB_LAUNCH_MEGA || fb_plan_whole_loop(plan, region);
 }
 
-double fb_kernel_us(const fb_plan *plan, fb_id region, const fb_analysis *a, const fb_group_cost *c)
+double fb_plan_kernel_us(const fb_plan *plan, fb_id region, const fb_analysis *a, const fb_group_cost *c)
 {
     const fb_machine *m = &plan->planner->machine;
     if (!is_merged(plan, region)) return c->us + fb_launching_us(m, plan->launch, c->launches, c->calls);
@@ -40,7 +40,7 @@ double fb_merged_launches(const fb_plan *plan)
     double n = 0;
     if (plan->launch == FB_LAUNCH_MEGA) return 1;
     for (fb_id r = 1; r < g->n_regions; r++)
-        if (fb_plan_whole_loop(plan, r) == r) n += fb_region_trips(g, g->regions[r].parent);
+        if (fb_plan_whole_loop(plan, r) == r) n += fb_judge_region_trips(g, g->regions[r].parent);
     return n;
 }
 
@@ -57,8 +57,8 @@ static void add_group(const fb_plan *plan, int group, fb_plan_cost *out)
     fb_group_cost c;
     fb_id slot = plan->view->slot_of[group], region = g->nodes[slot].region;
     fb_plan_group_cost(plan, group, &c);
-    double trips = fb_region_trips(g, region);
-    double us = fb_kernel_us(plan, region, fb_slot_analysis(plan, slot), &c) * trips;
+    double trips = fb_judge_region_trips(g, region);
+    double us = fb_plan_kernel_us(plan, region, fb_slots_analysis(plan, slot), &c) * trips;
     const fb_machine *m = &plan->planner->machine;
     double each = fb_launching_us(m, plan->launch, c.launches, c.calls);
     double launch_us = is_merged(plan, region) ? 0 : each * trips;
@@ -115,10 +115,10 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
                sync_us = isfinite(p->machine.sync_us) ? p->machine.sync_us : 0;
         if (n > 0) c.launches += (int)fmin(fb_merged_launches(plan), INT32_MAX / 2);
         c.launch_us += merged_us + sync_us;
-        c.us += merged_us + sync_us - fb_loops_save_us(plan);
+        c.us += merged_us + sync_us - fb_plan_loops_save_us(plan);
         add_copies(plan, &c);
         c.peak_bytes = peak_bytes(plan);
-        c.floor_us = fb_graph_floor_us(p->g, &p->machine, NULL, NULL, NULL);
+        c.floor_us = fb_judge_floor_us(p->g, &p->machine, NULL, NULL, NULL);
         view->cost = c;
         view->cost_epoch = p->epoch;
     }

@@ -25,7 +25,7 @@ typedef struct {
 
 static void pay(toll *t, const fb_plan *plan, const fb_analysis *a, const fb_group_cost *c)
 {
-    t->us += fb_kernel_us(plan, plan->planner->g->nodes[a->kernel.nodes[0]].region, a, c);
+    t->us += fb_plan_kernel_us(plan, plan->planner->g->nodes[a->kernel.nodes[0]].region, a, c);
     t->bytes += c->bytes_read + c->bytes_written;
     t->launches += c->launches;
 }
@@ -40,8 +40,8 @@ static toll toll_of_nodes(const fb_plan *plan, const fb_ids *nodes)
         if (s == FB_NONE || fb_marked(plan->planner, FB_MARK_BACKWARD, s)) continue;
         fb_mark(plan->planner, FB_MARK_BACKWARD, s);
         fb_group_cost c;
-        fb_slot_cost(plan, s, &c);
-        pay(&t, plan, fb_slot_analysis(plan, s), &c);
+        fb_slots_cost(plan, s, &c);
+        pay(&t, plan, fb_slots_analysis(plan, s), &c);
     }
     return t;
 }
@@ -99,7 +99,7 @@ static fb_verdict nothing_to_do(const fb_plan *plan, fb_plan **result, fb_verdic
 
 /* ---- joining ---- */
 
-bool fb_judge_join(const fb_plan *plan, const fb_id *slots, int n, fb_analysis **to, fb_verdict *why)
+bool fb_plan_judge_join(const fb_plan *plan, const fb_id *slots, int n, fb_analysis **to, fb_verdict *why)
 {
     fb_ids nodes = {0}, stored = {0};
     fb_plan_gather(plan, slots, n, &nodes, &stored);
@@ -138,8 +138,9 @@ static fb_verdict join(const fb_plan *plan, const char *what, const fb_ids *slot
 {
     fb_verdict v;
     fb_analysis *to;
-    if (!fb_may_join(plan, slots->at, slots->n, &v) || !fb_judge_join(plan, slots->at, slots->n, &to, &v)) return v;
-    if (!fb_may_be_stage(plan, to, &v)) {
+    if (!fb_plan_may_join(plan, slots->at, slots->n, &v) || !fb_plan_judge_join(plan, slots->at, slots->n, &to, &v))
+        return v;
+    if (!fb_plan_may_be_stage(plan, to, &v)) {
         fb_analysis_drop(plan->planner, to);
         return v;
     }
@@ -278,7 +279,7 @@ static void split_into_nodes(fb_plan *plan, fb_id slot)
 
 void fb_split_refused(fb_plan *plan, fb_id slot)
 {
-    if (plan->slot[slot].n == 1 || fb_slot_analysis(plan, slot)->accepted) return;
+    if (plan->slot[slot].n == 1 || fb_slots_analysis(plan, slot)->accepted) return;
     fb_ids owned = {0};
     fb_plan_owned(plan, slot, &owned);
     int *side = filled(owned.n, 0), *part = filled(owned.n, FB_NONE);
@@ -286,7 +287,7 @@ void fb_split_refused(fb_plan *plan, fb_id slot)
     if (parts > 1) fb_plan_split(plan, slot, &owned, part, parts);
     for (int i = 0; i < owned.n; i++) {
         fb_id s = plan->owner[owned.at[i]];
-        if (plan->slot[s].n > 1 && !fb_slot_analysis(plan, s)->accepted) split_into_nodes(plan, s);
+        if (plan->slot[s].n > 1 && !fb_slots_analysis(plan, s)->accepted) split_into_nodes(plan, s);
     }
     fb_free(side);
     fb_free(part);
@@ -370,7 +371,7 @@ static bool change_loop(fb_plan *plan, fb_id loop, fb_choice choice, fb_ids *tou
     if (plan->slot[loop].choice == choice)
         return FB_REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is %s already", name_of(plan, loop),
                          choice == FB_CHOICE_AUTO ? "kernels launched one by one" : "one kernel");
-    if (choice == FB_CHOICE_GENERATE && !fb_may_merge(plan, region, why)) return false;
+    if (choice == FB_CHOICE_GENERATE && !fb_plan_may_merge(plan, region, why)) return false;
     plan->slot[loop].choice = choice;
     fb_plan_touch(plan);
     for (fb_id i = 0; i < g->n_nodes; i++)
@@ -421,7 +422,7 @@ static void touch_readers(fb_plan *plan, fb_id node, fb_ids *touched)
     fb_mark_begin(plan->planner, FB_MARK_BACKWARD);
     fb_slots_computing(plan, node, collect, &c);
     for (int i = 0; i < c.slots.n; i++) {
-        fb_slot_forget(plan, c.slots.at[i]);
+        fb_slots_forget(plan, c.slots.at[i]);
         FB_VEC_PUSH(touched, c.slots.at[i]);
     }
     FB_VEC_FREE(&c.slots);
@@ -434,7 +435,7 @@ static bool change_recompute(fb_plan *plan, const fb_edit *e, fb_ids *touched, f
     if (plan->recompute[e->a])
         return FB_REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is computed again in each reader already",
                          name_of(plan, e->a));
-    if (!fb_may_recompute(plan, e->a, why)) return false;
+    if (!fb_plan_may_recompute(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
     fb_ids owned = {0};
     fb_plan_owned(plan, slot, &owned);
@@ -479,9 +480,9 @@ static bool change_choice(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_v
         return FB_REFUSE(why, ILLEGAL, FB_RULE_CONTRACTION,
                          "the kernel of `%s` holds no product: there is nothing that %s", name_of(plan, e->a),
                          library ? "a library could do" : "could be generated instead of a library call");
-    bool is_library = fb_family_row_of(fb_slot_analysis(plan, slot)->family)->calls;
+    bool is_library = fb_family_row_of(fb_slots_analysis(plan, slot)->family)->calls;
     plan->slot[slot].choice = library ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE;
-    fb_slot_forget(plan, slot);
+    fb_slots_forget(plan, slot);
     fb_plan_touch(plan);
     FB_VEC_PUSH(touched, e->a);
     if (is_library != library) return true;
@@ -494,7 +495,7 @@ static bool change_knob(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_ver
 {
     if (!has_group(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
-    if (!fb_may_set_knob(&plan->planner->machine, fb_slot_analysis(plan, slot), plan->slot[slot].knobs, e->knob,
+    if (!fb_may_set_knob(&plan->planner->machine, fb_slots_analysis(plan, slot), plan->slot[slot].knobs, e->knob,
                          e->value, why))
         return false;
     fb_plan_set_knob(plan, slot, e->knob, e->value);
@@ -506,7 +507,7 @@ static bool change_source(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_v
 {
     if (!has_group(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
-    if (!fb_may_set_source(&plan->planner->machine, fb_slot_analysis(plan, slot), e->source, why)) return false;
+    if (!fb_may_set_source(&plan->planner->machine, fb_slots_analysis(plan, slot), e->source, why)) return false;
     fb_plan_set_source(plan, slot, e->source);
     FB_VEC_PUSH(touched, e->a);
     return true;
@@ -515,7 +516,7 @@ static bool change_source(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_v
 static bool change_launch(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
 {
     if (!fb_may_launch(&plan->planner->machine, e->launch, why)) return false;
-    if (e->launch == FB_LAUNCH_MEGA && !fb_may_merge(plan, 0, why)) return false;
+    if (e->launch == FB_LAUNCH_MEGA && !fb_plan_may_merge(plan, 0, why)) return false;
     plan->launch = e->launch;
     fb_plan_touch(plan);
     for (fb_id i = 0; i < plan->planner->g->n_nodes; i++)
@@ -587,9 +588,10 @@ static void describe(const fb_plan *plan, const fb_edit *e, int times, fb_str *o
 static bool stays_merged(fb_plan *plan, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
-    if (plan->launch == FB_LAUNCH_MEGA) return fb_may_merge(plan, 0, why);
+    if (plan->launch == FB_LAUNCH_MEGA) return fb_plan_may_merge(plan, 0, why);
     for (fb_id r = 1; r < g->n_regions; r++)
-        if (plan->slot[g->regions[r].loop].choice == FB_CHOICE_GENERATE && !fb_may_merge(plan, r, why)) return false;
+        if (plan->slot[g->regions[r].loop].choice == FB_CHOICE_GENERATE && !fb_plan_may_merge(plan, r, why))
+            return false;
     return true;
 }
 
@@ -603,12 +605,12 @@ static bool holds(fb_plan *plan, const fb_ids *touched, fb_verdict *why)
                          name_of(plan, on_cycle));
     for (int i = 0; i < touched->n; i++) {
         fb_id slot = plan->owner[touched->at[i]];
-        if (slot == FB_NONE || fb_slot_analysis(plan, slot)->accepted) continue;
+        if (slot == FB_NONE || fb_slots_analysis(plan, slot)->accepted) continue;
         /* A single node that no family takes was there before, and stays. */
-        if (plan->slot[slot].n == 1 && fb_slot_analysis(plan, slot)->kernel.n_nodes == 1 &&
-            fb_slot_analysis(plan, slot)->choice == FB_CHOICE_AUTO)
+        if (plan->slot[slot].n == 1 && fb_slots_analysis(plan, slot)->kernel.n_nodes == 1 &&
+            fb_slots_analysis(plan, slot)->choice == FB_CHOICE_AUTO)
             continue;
-        *why = fb_slot_analysis(plan, slot)->why;
+        *why = fb_slots_analysis(plan, slot)->why;
         return false;
     }
     return stays_merged(plan, why);
@@ -714,7 +716,7 @@ static fb_verdict try_roll(const fb_plan *plan, const fb_edit *e, fb_plan **resu
     fb_str what = {0};
     const fb_roll *r = fb_planner_roll(plan->planner);
     if (e->value)
-        fb_roll_says(&r->finds[0], &what);
+        fb_plan_roll_says(&r->finds[0], &what);
     else
         fb_str_add(&what, "steps as they are written");
     for (int i = 1, more = 0; e->value && i < r->n && !r->finds[i].why; i++) {

@@ -94,7 +94,7 @@ static bool has_contraction(const fb_plan *plan, const fb_ids *slots, fb_family 
             contraction = fb_node_class(g, k) == FB_CLASS_CONTRACTION;
             if (contraction) *which = k;
         }
-        if (contraction && fb_slot_analysis(plan, s)->family == family) return true;
+        if (contraction && fb_slots_analysis(plan, s)->family == family) return true;
     }
     return false;
 }
@@ -110,9 +110,9 @@ static double us_joined(const fb_plan *plan, const fb_id *slots, int n)
 {
     fb_verdict why;
     fb_analysis *joined;
-    fb_family family = fb_slot_analysis(plan, slots[0])->family;
-    if (n == 1) return us_of(plan, fb_slot_analysis(plan, slots[0]));
-    if (!fb_judge_join(plan, slots, n, &joined, &why)) return INFINITY;
+    fb_family family = fb_slots_analysis(plan, slots[0])->family;
+    if (n == 1) return us_of(plan, fb_slots_analysis(plan, slots[0]));
+    if (!fb_plan_judge_join(plan, slots, n, &joined, &why)) return INFINITY;
     double us = !fb_family_row_of(family)->calls || joined->family == family ? us_of(plan, joined) : INFINITY;
     fb_analysis_drop(plan->planner, joined);
     return us;
@@ -122,13 +122,13 @@ static double us_joined(const fb_plan *plan, const fb_id *slots, int n)
 static double us_of_slots(const fb_plan *plan, const fb_id *slots, int n)
 {
     double us = n ? us_joined(plan, slots, n) : 0, each = 0;
-    for (int i = 0; i < n && !isfinite(us); i++) each += us_of(plan, fb_slot_analysis(plan, slots[i]));
+    for (int i = 0; i < n && !isfinite(us); i++) each += us_of(plan, fb_slots_analysis(plan, slots[i]));
     return isfinite(us) ? us : each;
 }
 
 static bool is_multiplied(const fb_plan *plan, fb_id slot)
 {
-    return fb_family_row_of(fb_slot_analysis(plan, slot)->family)->multiplies;
+    return fb_family_row_of(fb_slots_analysis(plan, slot)->family)->multiplies;
 }
 
 /* Contractions element by element, each a sum of its own, are no kernel that `max` would make. */
@@ -142,7 +142,7 @@ static bool is_summed(const fb_analysis *a)
 static double us_followed(const fb_plan *plan, const fb_id *slots, int n)
 {
     if (!n || !is_multiplied(plan, slots[0])) return us_of_slots(plan, slots, n);
-    double apart = us_of(plan, fb_slot_analysis(plan, slots[0])) + us_of_slots(plan, slots + 1, n - 1);
+    double apart = us_of(plan, fb_slots_analysis(plan, slots[0])) + us_of_slots(plan, slots + 1, n - 1);
     return fmin(us_joined(plan, slots, n), apart);
 }
 
@@ -158,7 +158,7 @@ static double us_apart(const fb_plan *plan, const fb_ids *slots)
             FB_VEC_PUSH(&others, slots->at[i]);
             continue;
         }
-        us += us_of(plan, fb_slot_analysis(plan, slots->at[i]));
+        us += us_of(plan, fb_slots_analysis(plan, slots->at[i]));
         followed += us_followed(plan, slots->at + from, i - from);
         from = i;
     }
@@ -205,14 +205,14 @@ static bool try_component(grower *w, const fb_ids *slots, fb_verdict *why)
 {
     fb_id call = FB_NONE;
     fb_analysis *to;
-    if (!fb_may_join(w->plan, slots->at, slots->n, why)) return false;
+    if (!fb_plan_may_join(w->plan, slots->at, slots->n, why)) return false;
     bool library = w->growth->keep_library && has_contraction(w->plan, slots, FB_FAMILY_LIBRARY, &call);
     bool tiled = !library && has_contraction(w->plan, slots, FB_FAMILY_GEMM, &call);
     bool weigh = w->growth->weigh && nodes_of(w->plan, slots) <= MOST_TILED;
-    if (library && !weigh && !fb_library_takes_slots(w->plan, slots->at, slots->n, why) &&
-        !fb_chain_takes(w->plan, slots->at, slots->n))
+    if (library && !weigh && !fb_plan_library_takes(w->plan, slots->at, slots->n, why) &&
+        !fb_plan_chain_takes(w->plan, slots->at, slots->n))
         return false;
-    if (!fb_judge_join(w->plan, slots->at, slots->n, &to, why)) return false;
+    if (!fb_plan_judge_join(w->plan, slots->at, slots->n, &to, why)) return false;
     if ((library && !may_turn(w, slots, to, call, why)) || (tiled && fb_family_row_of(to->family)->sums)) {
         if (tiled)
             *why =
@@ -272,8 +272,8 @@ static bool join_faster(fb_plan *plan, const fb_pair *pairs, int n)
         fb_analysis *to;
         if (!is_multiplied(plan, slots[0]) && !is_multiplied(plan, slots[1])) continue;
         if (plan->slot[slots[0]].n + plan->slot[slots[1]].n > MOST_TILED) continue;
-        if (!fb_may_join(plan, slots, 2, &why) || !fb_judge_join(plan, slots, 2, &to, &why)) continue;
-        double before = us_of(plan, fb_slot_analysis(plan, slots[0])) + us_of(plan, fb_slot_analysis(plan, slots[1]));
+        if (!fb_plan_may_join(plan, slots, 2, &why) || !fb_plan_judge_join(plan, slots, 2, &to, &why)) continue;
+        double before = us_of(plan, fb_slots_analysis(plan, slots[0])) + us_of(plan, fb_slots_analysis(plan, slots[1]));
         bool faster = us_of(plan, to) < before && !is_summed(to);
         if (faster)
             fb_commit_join(plan, slots, 2, to);
@@ -294,7 +294,7 @@ static double us_of_parts(const fb_plan *plan, const fb_ids *nodes, fb_ids *slot
         for (int k = 0; k < slots->n; k++) seen |= slots->at[k] == s;
         if (seen) continue;
         FB_VEC_PUSH(slots, s);
-        fb_analysis *a = fb_slot_analysis(plan, s);
+        fb_analysis *a = fb_slots_analysis(plan, s);
         us += a->accepted && !is_summed(a) ? us_of(plan, a) : INFINITY;
     }
     return us;
@@ -306,7 +306,7 @@ static double us_split(fb_plan *plan, fb_id slot, fb_id at, bool stay)
 {
     fb_ids owned = {0}, parts = {0};
     fb_slot was = plan->slot[slot];
-    fb_analysis *whole = fb_slot_analysis(plan, slot);
+    fb_analysis *whole = fb_slots_analysis(plan, slot);
     fb_analysis_hold(plan->planner, whole);
     fb_plan_owned(plan, slot, &owned);
     int *side = fb_downstream(plan, &owned, at);
@@ -364,7 +364,7 @@ static bool cut_faster(fb_plan *plan, const fb_pair *pairs, int n)
     if (at.n) qsort(at.at, (size_t)at.n, sizeof *at.at, by_kernel);
     for (int i = 0, end; i < at.n; i = end) {
         fb_id first = at.at[i].first, best = FB_NONE;
-        double least = us_of(plan, fb_slot_analysis(plan, plan->owner[first]));
+        double least = us_of(plan, fb_slots_analysis(plan, plan->owner[first]));
         for (end = i; end < at.n && at.at[end].first == first; end++) {
             if (end > i && at.at[end].at == at.at[end - 1].at) continue;
             double us = us_split(plan, plan->owner[first], at.at[end].at, false);

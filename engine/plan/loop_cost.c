@@ -43,7 +43,7 @@ static bool waits(const counter *c, const fb_analysis *a)
 
 static fb_analysis *analysis_of(const fb_plan *plan, int group)
 {
-    return fb_slot_analysis(plan, plan->view->slot_of[group]);
+    return fb_slots_analysis(plan, plan->view->slot_of[group]);
 }
 
 /* Meetings that stages of the loop `whole` do without, of all its steps. */
@@ -59,7 +59,7 @@ static double meetings_saved(counter *c, fb_id whole)
         fb_id region = c->g->nodes[c->plan->view->slot_of[order[i].number]].region;
         if (!fb_region_within(c->g, region, whole)) continue;
         if (region == last && !waits(c, a))
-            saved += fb_region_trips(c->g, region);
+            saved += fb_judge_region_trips(c->g, region);
         else
             c->met++; /* also where a loop begins: its first stage waits for the step before */
         for (int k = 0; k < a->facts.n_reads; k++) c->read[a->facts.reads[k].node] = c->met;
@@ -87,11 +87,11 @@ static double clusters_save_us(const fb_plan *plan, fb_id whole, const fb_recurr
     const fb_machine *m = &plan->planner->machine;
     const fb_analysis *a = analysis_of(plan, r->group);
     fb_group_cost c;
-    fb_slot_cost(plan, plan->view->slot_of[r->group], &c);
+    fb_slots_cost(plan, plan->view->slot_of[r->group], &c);
     double clock = fb_cycles_a_us(m), us = clock > 0 ? r->tile.cycles / clock : c.us;
     int64_t bytes = c.bytes_read + c.bytes_written - r->tile.weight_bytes * r->tile.blocks;
     us = fmax(us, bytes > 0 ? fb_memory_filled_us(m, (double)bytes) : 0);
-    return (fb_kernel_us(plan, whole, a, &c) - us) * fb_region_trips(plan->planner->g, whole);
+    return (fb_plan_kernel_us(plan, whole, a, &c) - us) * fb_judge_region_trips(plan->planner->g, whole);
 }
 
 static double loop_saves_us(const fb_plan *plan, fb_id whole)
@@ -109,12 +109,12 @@ static double loop_saves_us(const fb_plan *plan, fb_id whole)
     fb_plan_kept(plan, whole, kept, NULL);
     for (int i = 0; i < n; i++)
         if (kept[i])
-            us += keeping_saves_us(plan, i, arena) * fb_region_trips(g, g->nodes[plan->view->slot_of[i]].region);
+            us += keeping_saves_us(plan, i, arena) * fb_judge_region_trips(g, g->nodes[plan->view->slot_of[i]].region);
     fb_arena_free(arena);
     return us;
 }
 
-double fb_loops_save_us(const fb_plan *plan)
+double fb_plan_loops_save_us(const fb_plan *plan)
 {
     const fb_graph *g = plan->planner->g;
     double us = 0;
@@ -127,15 +127,15 @@ double fb_loops_save_us(const fb_plan *plan)
 double fb_plan_one_kernel_us(const fb_plan *plan, fb_id whole)
 {
     const fb_graph *g = plan->planner->g;
-    double us = 0, outer = whole ? fb_region_trips(g, g->regions[whole].parent) : 1;
+    double us = 0, outer = whole ? fb_judge_region_trips(g, g->regions[whole].parent) : 1;
     int n = fb_plan_groups(plan);
     for (int i = 0; i < n; i++) {
         fb_id region = g->nodes[plan->view->slot_of[i]].region;
         fb_analysis *a = analysis_of(plan, i);
         if (!fb_region_within(g, region, whole)) continue;
         fb_group_cost cost;
-        fb_slot_cost(plan, plan->view->slot_of[i], &cost);
-        us += fb_kernel_us(plan, region, a, &cost) * fb_region_trips(g, region);
+        fb_slots_cost(plan, plan->view->slot_of[i], &cost);
+        us += fb_plan_kernel_us(plan, region, a, &cost) * fb_judge_region_trips(g, region);
     }
     if (whole && plan->planner->machine.target->keeps) us -= loop_saves_us(plan, whole);
     return outer > 0 ? us / outer : 0;

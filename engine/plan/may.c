@@ -33,7 +33,7 @@ static bool blocked(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *
     return true;
 }
 
-bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)
+bool fb_plan_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
     int total = 0;
@@ -43,9 +43,9 @@ bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why
             return FB_REFUSE(why, ILLEGAL, FB_RULE_REGION,
                              "`%s` and `%s` are in different loop bodies: one runs %.0f time%s, the other %.0f",
                              slot_name(plan, slots[0]), slot_name(plan, slots[i]),
-                             fb_region_trips(g, g->nodes[slots[0]].region),
-                             fb_region_trips(g, g->nodes[slots[0]].region) == 1 ? "" : "s",
-                             fb_region_trips(g, g->nodes[slots[i]].region));
+                             fb_judge_region_trips(g, g->nodes[slots[0]].region),
+                             fb_judge_region_trips(g, g->nodes[slots[0]].region) == 1 ? "" : "s",
+                             fb_judge_region_trips(g, g->nodes[slots[i]].region));
         total += plan->slot[slots[i]].n;
     }
     if (total > FB_KERNEL_NODES)
@@ -83,7 +83,7 @@ static bool read_by_loop(const fb_planner *p, fb_id node)
     return false;
 }
 
-bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
+bool fb_plan_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
 {
     const fb_planner *p = plan->planner;
     const fb_node *n = &p->g->nodes[node];
@@ -114,7 +114,7 @@ bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
 
 /* ---- merging ---- */
 
-bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
+bool fb_plan_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
     for (fb_id slot = 0; slot < g->n_nodes; slot++) {
@@ -126,12 +126,12 @@ bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
                 "`%s` has a kernel of its own in %s, which cannot become part of a larger one: generate it "
                 "again first",
                 g->nodes[slot].name, fb_file_name(plan->slot[slot].source->path));
-        if (!fb_may_be_stage_of(plan->planner, fb_slot_analysis(plan, slot), region, why)) return false;
+        if (!fb_may_be_stage_of(plan->planner, fb_slots_analysis(plan, slot), region, why)) return false;
     }
     return true;
 }
 
-bool fb_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why)
+bool fb_plan_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
     if (plan->launch == FB_LAUNCH_MEGA) return fb_may_be_stage_of(plan->planner, a, 0, why);
@@ -143,7 +143,7 @@ bool fb_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why)
 
 /* ---- families, by what slots hold ---- */
 
-bool fb_library_takes_slots(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)
+bool fb_plan_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)
 {
     fb_ids nodes = {0}, stored = {0};
     fb_plan_gather(plan, slots, n, &nodes, &stored);
@@ -153,7 +153,7 @@ bool fb_library_takes_slots(const fb_plan *plan, const fb_id *slots, int n, fb_v
     return takes;
 }
 
-bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n)
+bool fb_plan_chain_takes(const fb_plan *plan, const fb_id *slots, int n)
 {
     enum { MOST = 2 };
     int contractions = 0;

@@ -77,43 +77,43 @@ void fb_plan_split(fb_plan *plan, fb_id slot, const fb_ids *owned, const int *pa
 void fb_plan_own_alone(fb_plan *plan, fb_id node);
 void fb_plan_touch(fb_plan *plan); /* drops numbering and what hangs on it */
 void fb_ids_sort(fb_ids *ids);
-void fb_slot_forget(fb_plan *plan, fb_id slot); /* drops its analysis */
+void fb_slots_forget(fb_plan *plan, fb_id slot); /* drops its analysis */
 void fb_plan_set_knob(fb_plan *plan, fb_id slot, fb_knob knob, int64_t value);
 void fb_plan_set_source(fb_plan *plan, fb_id slot, const char *path); /* NULL: generated */
 /* All nodes owned by the slots plus what they recompute, ascending, and which are stored. */
 void fb_plan_gather(const fb_plan *plan, const fb_id *slots, int n, fb_ids *nodes, fb_ids *stored);
 void fb_plan_owned(const fb_plan *plan, fb_id slot, fb_ids *out); /* ascending, appended */
-fb_analysis *fb_slot_analysis(const fb_plan *plan, fb_id slot);
-void fb_slot_cost(const fb_plan *plan, fb_id slot, fb_group_cost *out); /* with the slot's knobs */
+fb_analysis *fb_slots_analysis(const fb_plan *plan, fb_id slot);
+void fb_slots_cost(const fb_plan *plan, fb_id slot, fb_group_cost *out); /* with the slot's knobs */
 fb_choice fb_choice_joined(const fb_plan *plan, const fb_id *slots, int n);
 
 /* ---- cost.c ---- */
 /* One run of a kernel of cost `c` in region `r`, with what launching it takes; as a stage where the loop around it, or
  * the plan, is one kernel. */
-double fb_kernel_us(const fb_plan *plan, fb_id r, const fb_analysis *a, const fb_group_cost *c);
+double fb_plan_kernel_us(const fb_plan *plan, fb_id r, const fb_analysis *a, const fb_group_cost *c);
 /* Launches of loops that are one kernel, or of a plan that is one; and what these take. */
 double fb_merged_launches(const fb_plan *plan);
 double fb_merged_us(const fb_plan *plan);
 
 /* ---- loop_cost.c ---- */
-/* What loops that are one kernel take less than the sum of fb_kernel_us of their stages. */
-double fb_loops_save_us(const fb_plan *plan);
+/* What loops that are one kernel take less than the sum of fb_plan_kernel_us of their stages. */
+double fb_plan_loops_save_us(const fb_plan *plan);
 
 /* ---- may.c: what may be decided without a nest ---- */
-bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
-bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why);
+bool fb_plan_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
+bool fb_plan_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why);
 /* Can all kernels of a region and of the loops in it be one (0: of the plan)? */
-bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why);
+bool fb_plan_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why);
 /* Can this kernel be in the plan, which may be one kernel, or have a loop around it that is? */
-bool fb_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why);
+bool fb_plan_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why);
 /* Could the slots be one library call as far as can be told without a nest? One of them is one. */
-bool fb_library_takes_slots(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
+bool fb_plan_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
 /* Could they be a chain, by the number of their contractions? */
-bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n);
+bool fb_plan_chain_takes(const fb_plan *plan, const fb_id *slots, int n);
 
 /* ---- edit.c ---- */
 /* Judges joining slots without doing it; on success *to is what they would become, held. */
-bool fb_judge_join(const fb_plan *plan, const fb_id *slots, int n, fb_analysis **to, fb_verdict *why);
+bool fb_plan_judge_join(const fb_plan *plan, const fb_id *slots, int n, fb_analysis **to, fb_verdict *why);
 void fb_commit_join(fb_plan *plan, const fb_id *slots, int n, fb_analysis *to); /* takes the hold */
 
 /* side[k] = 1 for those of a slot's owned nodes that depend on `from` inside it, itself included. The caller's. */

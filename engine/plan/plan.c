@@ -68,7 +68,7 @@ void fb_plan_touch(fb_plan *plan)
 void fb_plan_free(fb_plan *plan)
 {
     if (!plan) return;
-    for (fb_id i = 0; i < plan->planner->g->n_nodes; i++) fb_slot_forget(plan, i);
+    for (fb_id i = 0; i < plan->planner->g->n_nodes; i++) fb_slots_forget(plan, i);
     fb_plan_touch(plan);
     fb_free(plan->view);
     fb_free(plan->owner);
@@ -90,7 +90,7 @@ bool fb_plan_rolled(const fb_plan *plan)
 
 /* ---- slots ---- */
 
-void fb_slot_forget(fb_plan *plan, fb_id slot)
+void fb_slots_forget(fb_plan *plan, fb_id slot)
 {
     if (plan->slot[slot].analysis) fb_analysis_drop(plan->planner, plan->slot[slot].analysis);
     plan->slot[slot].analysis = NULL;
@@ -121,7 +121,7 @@ fb_id fb_plan_join(fb_plan *plan, const fb_id *slots, int n)
     for (int i = 0; i < n; i++) {
         if (!knobs) knobs = plan->slot[slots[i]].knobs;
         if (plan->slot[slots[i]].n > plan->slot[into].n) into = slots[i];
-        fb_slot_forget(plan, slots[i]);
+        fb_slots_forget(plan, slots[i]);
     }
     fb_slot *to = &plan->slot[into];
     for (int i = 0; i < n; i++) {
@@ -143,7 +143,7 @@ fb_id fb_plan_join(fb_plan *plan, const fb_id *slots, int n)
 void fb_plan_split(fb_plan *plan, fb_id slot, const fb_ids *owned, const int *part, int n_parts)
 {
     fb_choice choice = plan->slot[slot].choice;
-    fb_slot_forget(plan, slot);
+    fb_slots_forget(plan, slot);
     plan->slot[slot] = (fb_slot){0};
     fb_id *head = fb_alloc((size_t)n_parts * sizeof *head);
     for (int i = 0; i < n_parts; i++) head[i] = FB_NONE;
@@ -261,7 +261,7 @@ void fb_plan_gather(const fb_plan *plan, const fb_id *slots, int n, fb_ids *node
     fb_ids_sort(stored);
 }
 
-fb_analysis *fb_slot_analysis(const fb_plan *plan, fb_id slot)
+fb_analysis *fb_slots_analysis(const fb_plan *plan, fb_id slot)
 {
     fb_slot *s = &plan->slot[slot];
     if (s->analysis) return s->analysis;
@@ -318,7 +318,7 @@ bool fb_plan_overlap(const fb_plan *plan)
 
 static fb_analysis *group_analysis(const fb_plan *plan, int group)
 {
-    return fb_slot_analysis(plan, view_of(plan)->slot_of[group]);
+    return fb_slots_analysis(plan, view_of(plan)->slot_of[group]);
 }
 
 bool fb_group_stores(const fb_group *group, fb_id node)
@@ -365,12 +365,12 @@ const fb_verdict *fb_plan_refusal(const fb_plan *plan, int *group)
 void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out)
 {
     fb_plan_groups(plan); /* numbers them */
-    fb_slot_cost(plan, plan->view->slot_of[group], out);
+    fb_slots_cost(plan, plan->view->slot_of[group], out);
 }
 
-void fb_slot_cost(const fb_plan *plan, fb_id slot, fb_group_cost *out)
+void fb_slots_cost(const fb_plan *plan, fb_id slot, fb_group_cost *out)
 {
-    fb_analysis *a = fb_slot_analysis(plan, slot);
+    fb_analysis *a = fb_slots_analysis(plan, slot);
     *out = *fb_analysis_cost(plan->planner, a);
     if (!plan->slot[slot].knobs || !a->accepted) return;
     fb_analysis with = *a;
@@ -397,7 +397,7 @@ static bool same_source(const fb_kernel_source *a, const fb_kernel_source *b)
 static fb_family family_of(const fb_plan *plan, fb_id slot)
 {
     for (fb_id i = slot; i != FB_NONE; i = plan->next[i])
-        if (fb_node_class(plan->planner->g, i) == FB_CLASS_CONTRACTION) return fb_slot_analysis(plan, slot)->family;
+        if (fb_node_class(plan->planner->g, i) == FB_CLASS_CONTRACTION) return fb_slots_analysis(plan, slot)->family;
     return FB_FAMILIES;
 }
 

@@ -61,7 +61,7 @@ bool fb_plan_overlap(const fb_plan *plan);
 bool fb_plan_rolled(const fb_plan *plan);
 
 /* What was found, in words: "16 steps of `step[*].matmul`, 17 operations each: a loop of 15; …". */
-void fb_roll_says(const fb_roll_find *find, fb_str *out);
+void fb_plan_roll_says(const fb_roll_find *find, fb_str *out);
 
 /* The loops of two plans: those that they have, or with `found` those that their steps can become. */
 void fb_plan_loops(const fb_plan *a, const char *name_a, const fb_plan *b, const char *name_b, bool found,

@@ -247,7 +247,7 @@ static void choose_family(reader *r, const wish *w)
         if (fb_node_class(r->g, w->nodes.at[i]) != FB_CLASS_CONTRACTION) continue;
         fb_id slot = r->plan->owner[w->nodes.at[i]];
         r->plan->slot[slot].choice = fb_family_row_of(w->family)->calls ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE;
-        fb_slot_forget(r->plan, slot);
+        fb_slots_forget(r->plan, slot);
     }
 }
 
@@ -262,8 +262,8 @@ static bool join_wish(reader *r, const wish *w, fb_verdict *why)
         fb_mark(r->p, FB_MARK_UP, s);
         FB_VEC_PUSH(&slots, s);
     }
-    bool good = slots.n < 2 ||
-                (fb_may_join(r->plan, slots.at, slots.n, why) && fb_judge_join(r->plan, slots.at, slots.n, &to, why));
+    bool good = slots.n < 2 || (fb_plan_may_join(r->plan, slots.at, slots.n, why) &&
+                                fb_plan_judge_join(r->plan, slots.at, slots.n, &to, why));
     if (good && slots.n > 1) fb_commit_join(r->plan, slots.at, slots.n, to);
     FB_VEC_FREE(&slots);
     return good;
@@ -285,7 +285,7 @@ static bool grant_knobs(reader *r, const wish *w, fb_id slot)
             continue;
         }
         int64_t v = json_integer_value(value);
-        if (!fb_may_set_knob(&r->p->machine, fb_slot_analysis(r->plan, slot), r->plan->slot[slot].knobs, knob, v,
+        if (!fb_may_set_knob(&r->p->machine, fb_slots_analysis(r->plan, slot), r->plan->slot[slot].knobs, knob, v,
                              &why)) {
             if (!give_up(r, "plan: %s", why.text)) return false;
             continue;
@@ -303,18 +303,18 @@ static bool grant_group(reader *r, const wish *w)
     if (!join_wish(r, w, &why)) return give_up(r, "plan: the group of `%s`: %s", name, why.text);
     fb_id slot = r->plan->owner[w->nodes.at[0]];
     if (slot == FB_NONE) return true;
-    const fb_analysis *a = fb_slot_analysis(r->plan, slot);
+    const fb_analysis *a = fb_slots_analysis(r->plan, slot);
     if (!a->accepted) {
         r->plan->slot[slot].choice = FB_CHOICE_AUTO;
         why = a->why;
-        fb_slot_forget(r->plan, slot);
+        fb_slots_forget(r->plan, slot);
         if (!give_up(r, "plan: the group of `%s`: %s", name, why.text)) return false;
     } else if (w->named && a->family != w->family &&
                !give_up(r, "plan: the group of `%s` is made by family %s, not %s", name, fb_family_name(a->family),
                         fb_family_name(w->family))) {
         return false;
     }
-    if (w->source && !fb_may_set_source(&r->p->machine, fb_slot_analysis(r->plan, slot), w->source, &why)) {
+    if (w->source && !fb_may_set_source(&r->p->machine, fb_slots_analysis(r->plan, slot), w->source, &why)) {
         if (!give_up(r, "plan: %s", why.text)) return false;
     } else if (w->source) {
         fb_plan_set_source(r->plan, slot, w->source);
@@ -341,7 +341,7 @@ static bool grant(reader *r)
     FB_VEC_FREE(&refused);
     for (int i = 0; i < r->loops.n && good; i++) good = grant_loop(r, r->loops.at[i]);
     bool may = fb_may_launch(&r->p->machine, r->launch, &why) &&
-               (r->launch != FB_LAUNCH_MEGA || fb_may_merge(r->plan, 0, &why));
+               (r->launch != FB_LAUNCH_MEGA || fb_plan_may_merge(r->plan, 0, &why));
     if (good && !may)
         good = give_up(r, "plan: %s", why.text);
     else if (good)

@@ -57,10 +57,10 @@ static void carry_choices(carrier *c)
         if (was == FB_NONE || own == FB_NONE || fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
         if (c->from->owner[was] == FB_NONE) continue;
         c->to->slot[own].choice = c->from->slot[c->from->owner[was]].choice;
-        fb_slot_forget(c->to, own);
-        if (fb_slot_analysis(c->to, own)->accepted) continue;
+        fb_slots_forget(c->to, own);
+        if (fb_slots_analysis(c->to, own)->accepted) continue;
         c->to->slot[own].choice = FB_CHOICE_AUTO;
-        fb_slot_forget(c->to, own);
+        fb_slots_forget(c->to, own);
     }
 }
 
@@ -122,7 +122,7 @@ static void carry_knobs(carrier *c)
         if (own != i || was == FB_NONE || c->from->owner[was] == FB_NONE) continue;
         const fb_knobs *knobs = c->from->slot[c->from->owner[was]].knobs;
         for (int k = 0; knobs && k < FB_KNOBS; k++)
-            if (knobs->value[k] && fb_may_set_knob(&c->to->planner->machine, fb_slot_analysis(c->to, own),
+            if (knobs->value[k] && fb_may_set_knob(&c->to->planner->machine, fb_slots_analysis(c->to, own),
                                                    c->to->slot[own].knobs, (fb_knob)k, knobs->value[k], &why))
                 fb_plan_set_knob(c->to, own, (fb_knob)k, knobs->value[k]);
     }
@@ -139,7 +139,7 @@ static void carry_launches(carrier *c)
             replace(c, (fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
     }
     bool may = fb_may_launch(&c->to->planner->machine, c->from->launch, &why) &&
-               (c->from->launch != FB_LAUNCH_MEGA || fb_may_merge(c->to, 0, &why));
+               (c->from->launch != FB_LAUNCH_MEGA || fb_plan_may_merge(c->to, 0, &why));
     if (may) c->to->launch = c->from->launch;
     c->to->overlap = c->from->overlap;
 }
@@ -154,7 +154,7 @@ fb_id fb_plan_written_node(const fb_plan *plan, fb_id node)
     return fb_planner_roll(p)->was[node];
 }
 
-void fb_roll_says(const fb_roll_find *f, fb_str *out)
+void fb_plan_roll_says(const fb_roll_find *f, fb_str *out)
 {
     fb_str_addf(out, "%d steps of `%s`, %d operation%s each", f->members, f->name, f->nodes, f->nodes == 1 ? "" : "s");
     if (f->why) {
@@ -177,7 +177,7 @@ static void refuse(fb_planner *p, fb_verdict *why)
                                "nothing is written out: no three equal stretches of operations follow each other");
         return;
     }
-    fb_roll_says(&r->finds[0], &says);
+    fb_plan_roll_says(&r->finds[0], &says);
     if (r->finds[0].differs)
         *why = fb_verdict_make(FB_VERDICT_ILLEGAL, FB_RULE_STEPS, "steps that differ: %s", fb_str_get(&says));
     else
@@ -223,7 +223,7 @@ static void add_nearest(const fb_plan *plan, fb_loops *out)
     const fb_roll *r = fb_planner_roll(plan->planner);
     fb_str says = {0};
     if (!r || !r->n || !r->finds[0].why || out->n == FB_LOOPS_REASONS) return;
-    fb_roll_says(&r->finds[0], &says);
+    fb_plan_roll_says(&r->finds[0], &says);
     fb_text_clean(out->why[out->n++], sizeof out->why[0], fb_str_get(&says), says.n);
     fb_str_free(&says);
 }

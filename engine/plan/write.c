@@ -105,7 +105,7 @@ static const fb_knobs *knobs_of(const writer *w, fb_id slot)
     fb_knobs kept = {0};
     bool any = false;
     for (int i = 0; k && i < FB_KNOBS; i++) {
-        if (!k->value[i] || !fb_may_set_knob(&w->plan->planner->machine, fb_slot_analysis(w->plan, slot), &kept,
+        if (!k->value[i] || !fb_may_set_knob(&w->plan->planner->machine, fb_slots_analysis(w->plan, slot), &kept,
                                              (fb_knob)i, k->value[i], &why))
             continue;
         kept.value[i] = k->value[i];
@@ -121,7 +121,7 @@ static kind *kind_of(writer *w, fb_id slot, const fb_ids *nodes)
     for (int i = 0; i < nodes->n; i++) fb_hasher_add_text(h, w->of[nodes->at[i]].pattern->text);
     fb_hasher_add_i64(h, s->choice);
     /* what was asked for in each member may be another family in each, where their shapes differ */
-    if (s->choice != FB_CHOICE_AUTO) fb_hasher_add_i64(h, fb_slot_analysis(w->plan, slot)->family);
+    if (s->choice != FB_CHOICE_AUTO) fb_hasher_add_i64(h, fb_slots_analysis(w->plan, slot)->family);
     const fb_knobs *knobs = knobs_of(w, slot);
     if (knobs) fb_hasher_add(h, knobs, sizeof *knobs);
     if (s->source) fb_hasher_add_text(h, s->source->path);
@@ -149,7 +149,7 @@ static entry *add_entry(writer *w, fb_id slot)
     FB_VEC_PUSH(&w->entries,
                 (entry){.choice = s->choice, .knobs = knobs_of(w, slot), .source = s->source ? s->source->path : NULL});
     entry *e = &w->entries.at[w->entries.n - 1];
-    if (s->choice != FB_CHOICE_AUTO) e->family = fb_slot_analysis(w->plan, slot)->family;
+    if (s->choice != FB_CHOICE_AUTO) e->family = fb_slots_analysis(w->plan, slot)->family;
     return e;
 }
 

@@ -251,7 +251,7 @@ static bool refuse_size(const fb_nest *nest, fb_chain_tile *t, int size, fb_verd
         (long long)c->link[0].depth, nest->graph->nodes[c->link[0].node].name, row, t->rows, all, chip);
 }
 
-bool fb_nest_chain_on_gpu(const fb_nest *nest)
+bool fb_schedule_chain_on_gpu(const fb_nest *nest)
 {
     return nest->chain && nest->chain->units > 0;
 }
@@ -296,22 +296,22 @@ static int stages_of(const fb_nest *nest, const fb_knobs *knobs)
     return choose(nest, knobs, &t, &ignored) ? t.stages : 0;
 }
 
-bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why)
+bool fb_schedule_chain_tile(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why)
 {
     if (!choose(nest, knobs, out, why)) return false;
     out->usual = fb_usual_stages(nest, knobs, out->stages, stages_of);
     return true;
 }
 
-fb_chain_tile fb_chain_tile_had(const fb_nest *nest, const fb_knobs *knobs)
+fb_chain_tile fb_schedule_chain_tile_had(const fb_nest *nest, const fb_knobs *knobs)
 {
     fb_chain_tile tile;
     fb_verdict why;
-    if (!fb_chain_tile_of(nest, knobs, &tile, &why)) FB_ASSERT(fb_chain_tile_of(nest, NULL, &tile, &why));
+    if (!fb_schedule_chain_tile(nest, knobs, &tile, &why)) FB_ASSERT(fb_schedule_chain_tile(nest, NULL, &tile, &why));
     return tile;
 }
 
-int64_t fb_chain_together(const fb_nest *nest)
+int64_t fb_schedule_chain_together(const fb_nest *nest)
 {
     enum { CACHED = 24 << 20 }; /* bytes of right operands: half of an L2 cache */
     const fb_chain *c = nest->chain;
@@ -322,7 +322,7 @@ int64_t fb_chain_together(const fb_nest *nest)
     return some < 1 ? 1 : some;
 }
 
-void fb_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int64_t *all, int64_t *most)
+void fb_schedule_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int64_t *all, int64_t *most)
 {
     const fb_chain *c = nest->chain;
     int64_t tiles = fb_ceil_div(last_of(c)->depth, tile->tile);
@@ -340,20 +340,20 @@ static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_ch
 {
     fb_attention_work w = {
         .blocks = x->blocks, .rows = x->rows, .tile = x->tile, .depth = x->depth, .columns = x->columns};
-    fb_chain_tiles(nest, x, &w.all, &w.most);
+    fb_schedule_chain_tiles(nest, x, &w.all, &w.most);
     return fb_attention_us(m, &w);
 }
 
-bool fb_chain_attends(const fb_nest *nest, const fb_knobs *knobs)
+bool fb_schedule_chain_attends(const fb_nest *nest, const fb_knobs *knobs)
 {
-    return fb_nest_chain_on_gpu(nest) && fb_chain_tile_had(nest, knobs).attends;
+    return fb_schedule_chain_on_gpu(nest) && fb_schedule_chain_tile_had(nest, knobs).attends;
 }
 
-double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
+double fb_schedule_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_chain *c = nest->chain;
-    if (!fb_nest_chain_on_gpu(nest)) return 0;
-    const fb_chain_tile x = fb_chain_tile_had(nest, knobs);
+    if (!fb_schedule_chain_on_gpu(nest)) return 0;
+    const fb_chain_tile x = fb_schedule_chain_tile_had(nest, knobs);
     fb_dtype dtype = dtype_of(nest);
     fb_tile_work w = {.dtype = dtype,
                       .tensor = x.tensor,

@@ -26,19 +26,19 @@ typedef struct {
 } fb_chain_tile;
 
 /* Is it a chain for a GPU? */
-bool fb_nest_chain_on_gpu(const fb_nest *nest);
+bool fb_schedule_chain_on_gpu(const fb_nest *nest);
 /* Of a nest of family chain for CUDA. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
-bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why);
+bool fb_schedule_chain_tile(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why);
 /* The same of a nest that has a tile: where knobs came from a group that is no longer what it was, the automatic one.
  */
-fb_chain_tile fb_chain_tile_had(const fb_nest *nest, const fb_knobs *knobs);
+fb_chain_tile fb_schedule_chain_tile_had(const fb_nest *nest, const fb_knobs *knobs);
 /* So many members' rows are dealt out side by side, the longest first: a divisor of all. */
-int64_t fb_chain_together(const fb_nest *nest);
+int64_t fb_schedule_chain_together(const fb_nest *nest);
 /* Tiles of scores that are visible: of all members' blocks together, and of the block that has most. */
-void fb_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int64_t *all, int64_t *most);
-/* Do whole warpgroups take scores a tile at a time? Then fb_chain_us counts what becomes of them, too. */
-bool fb_chain_attends(const fb_nest *nest, const fb_knobs *knobs);
+void fb_schedule_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int64_t *all, int64_t *most);
+/* Do whole warpgroups take scores a tile at a time? Then fb_schedule_chain_us counts what becomes of them, too. */
+bool fb_schedule_chain_attends(const fb_nest *nest, const fb_knobs *knobs);
 /* Time of its products on a GPU, in the tile of these knobs (NULL: automatic). */
-double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
+double fb_schedule_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 
 #endif

@@ -64,8 +64,8 @@ static double scatter_us(const fb_machine *m, const fb_nest *nest)
     return fb_time_us(FB_LOOPS_OWNERS * points, m->ggather);
 }
 
-double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs, const fb_nest_facts *f,
-                        double flops, fb_dtype dtype)
+double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs,
+                                 const fb_nest_facts *f, double flops, fb_dtype dtype)
 {
     double in_vectors = fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)f->specials, m->gspecial);
     double us = in_vectors * narrow(knobs, dtype) + fb_time_us((double)f->summed, m->gsum) +
@@ -77,7 +77,7 @@ double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_knobs
 /* A product that the library makes on one core, where it is one of many or too small for the team: as fast as those of
  * its size that calibration made so. What it takes and leaves beyond a cube of as much work is packed and stored at
  * rates of their own. */
-double fb_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
+double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
 {
     const fb_node *n = &g->nodes[contraction];
     fb_contraction c = fb_contraction_of(g, contraction);

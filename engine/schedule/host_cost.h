@@ -7,11 +7,11 @@
 #include "target/machine.h"
 
 /* All loops of the nest, without the products that a library makes. `flops`: of these loops. knobs NULL: automatic. */
-double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs, const fb_nest_facts *f,
-                        double flops, fb_dtype dtype);
+double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs,
+                                 const fb_nest_facts *f, double flops, fb_dtype dtype);
 /* FLOPs of a product: fewer are left to one core, for waking the team costs more than it saves. */
 enum { FB_SMALL_PRODUCT = 50000 };
 /* One product, or one of each batch. */
-double fb_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction);
+double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction);
 
 #endif

@@ -116,11 +116,11 @@ static void add_tile(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
 
 static void add_chain(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
 {
-    if (!fb_nest_chain_on_gpu(nest)) {
+    if (!fb_schedule_chain_on_gpu(nest)) {
         fb_str_addf(out, "  chain: blocks of %" PRId64 " rows\n", nest->chain->block);
         return;
     }
-    const fb_chain_tile t = fb_chain_tile_had(nest, knobs);
+    const fb_chain_tile t = fb_schedule_chain_tile_had(nest, knobs);
     fb_str_addf(out, "  chain: %d rows by %d columns on chip, %s: %" PRId64 " blocks of %d threads\n", t.rows, t.tile,
                 t.attends ? "by whole warpgroups, scores a tile at a time"
                 : t.wide  ? "by whole warpgroups"
@@ -133,7 +133,7 @@ static void add_chain(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
     fb_str_add(out, "\n");
     if (t.attends && nest->chain->n_seen) {
         int64_t all, most;
-        fb_chain_tiles(nest, &t, &all, &most);
+        fb_schedule_chain_tiles(nest, &t, &all, &most);
         fb_str_addf(out,
                     "    of a member's tiles of scores, %" PRId64 " have something visible, at most %" PRId64
                     " of a block: the last rows go first\n",

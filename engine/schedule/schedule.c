@@ -100,7 +100,7 @@ int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_sect
 
 /* ---- teams ---- */
 
-bool fb_section_is_sequential(const fb_section *s)
+bool fb_schedule_is_sequential(const fb_section *s)
 {
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].kind == FB_VALUE_SCAN) return true;
@@ -226,7 +226,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     int64_t longest = longest_pass(nest, knobs, s);
     fb_section_schedule cut = *x;
     const bool may = fb_cut_rows(nest, knobs, &cut, arena);
-    if (fb_section_is_sequential(s)) {
+    if (fb_schedule_is_sequential(s)) {
         x->deal = FB_DEAL_COLUMNS;
         x->threads = SEQUENTIAL_THREADS;
         x->rows_a_block = SEQUENTIAL_THREADS;

@@ -50,7 +50,7 @@ int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_sect
 /* Steps of a team's thread along a space, of a group of elements each. */
 int64_t fb_schedule_steps(const fb_section_schedule *x, const fb_space *space, int vector);
 /* Must the elements of a row be computed one after the other? */
-bool fb_section_is_sequential(const fb_section *s);
+bool fb_schedule_is_sequential(const fb_section *s);
 
 /* Is this load (of elements along `last`) made for whole vectors? Does this root store whole ones? */
 bool fb_packs_load(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector);

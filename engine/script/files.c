@@ -126,7 +126,7 @@ typedef struct {
     int fd;
     bool named;       /* by what it holds: `sha` is wanted, which takes longer than all else together */
     fb_sha256 sha;    /* of what the importer hashes */
-    fb_hasher *whole; /* of the file, as fb_file_parse does */
+    fb_hasher *whole; /* of the file, as fb_script_parse_file does */
 } npy_stream;
 
 static bool stream_read(npy_stream *s, const char *path, void *to, size_t n, fb_error *err)
@@ -369,8 +369,8 @@ static bool parse_csv(const char *name, const char *bytes, size_t n, const json_
     return ok;
 }
 
-bool fb_file_parse(const char *name, const char *bytes, size_t n, const json_t *columns, fb_file_table *out,
-                   fb_error *err)
+bool fb_script_parse_file(const char *name, const char *bytes, size_t n, const json_t *columns, fb_file_table *out,
+                          fb_error *err)
 {
     const char *dot = strrchr(name, '.');
     *out = (fb_file_table){0};

@@ -264,7 +264,7 @@ static json_t *file_reply(fb_script *s, const char *name, const json_t *columns)
     size_t n;
     fb_file_table table;
     char *bytes = read_beside(s, name, FB_FILE_MAX, &n, &err);
-    bool ok = bytes && fb_file_parse(name, bytes, n, columns, &table, &err);
+    bool ok = bytes && fb_script_parse_file(name, bytes, n, columns, &table, &err);
     fb_free(bytes);
     if (!ok) return json_pack("{s:s, s:s}", "type", "file", "error", err.text);
     bool known = fb_script_file(s, table.key, NULL) != NULL;

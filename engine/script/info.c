@@ -38,7 +38,7 @@ static bool read_list(fb_script_info *info, const json_t *list, const char *what
     {
         if (!json_is_string(item)) return fb_fail(err, FB_ERR_INPUT, "entry %d of %s is not text", (int)i + 1, what);
         const char *text = clean(info->arena, json_string_value(item));
-        if (names && *text && !fb_name_ok(text))
+        if (names && *text && !fb_str_is_name(text))
             return fb_fail(err, FB_ERR_INPUT, "\"%.60s\" in %s is no name", text, what);
         (*out)[(*n)++] = text;
     }
@@ -51,7 +51,7 @@ static bool read_param(fb_script_info *info, const json_t *json, fb_param *p, fb
         [FB_PARAM_INT] = "int", [FB_PARAM_FLOAT] = "float", [FB_PARAM_CHOICE] = "choice", [FB_PARAM_BOOL] = "bool"};
     const char *name, *kind;
     if (!fb_json_get_string(json, "name", &name, err) || !fb_json_get_string(json, "kind", &kind, err)) return false;
-    if (!fb_name_ok(name)) return fb_fail(err, FB_ERR_INPUT, "parameter \"%.60s\": no name", name);
+    if (!fb_str_is_name(name)) return fb_fail(err, FB_ERR_INPUT, "parameter \"%.60s\": no name", name);
     size_t k = 0;
     while (k < 4 && strcmp(kinds[k], kind) != 0) k++;
     if (k == 4) return fb_fail(err, FB_ERR_INPUT, "parameter %s is of kind \"%.20s\"", name, kind);
@@ -182,7 +182,7 @@ fb_script_info *fb_script_info_read(const json_t *m, const char *path, fb_error 
     info->variant_lines = read_lines(info, json_object_get(m, "variant_lines"), info->n_variants);
     info->plan_lines = read_lines(info, json_object_get(m, "plan_lines"), info->n_plans);
     const json_t *lesson = json_object_get(info->json, "lesson");
-    if (ok && lesson) ok = (info->lesson = fb_lesson_read(lesson, info->arena, err)) != NULL;
+    if (ok && lesson) ok = (info->lesson = fb_script_read_lesson(lesson, info->arena, err)) != NULL;
     if (ok && !lesson && !info->n_variants) ok = fb_fail(err, FB_ERR_INPUT, "there is no variant");
     if (ok) return info;
     fb_script_info_free(info);

@@ -87,7 +87,7 @@ static bool read_page(const json_t *json, fb_arena *arena, fb_lesson_page *out, 
     return read_columns(json_object_get(json, "columns"), arena, out, err);
 }
 
-const fb_lesson *fb_lesson_read(const json_t *json, fb_arena *arena, fb_error *err)
+const fb_lesson *fb_script_read_lesson(const json_t *json, fb_arena *arena, fb_error *err)
 {
     const json_t *pages = json_object_get(json, "pages");
     size_t n = json_array_size(pages);

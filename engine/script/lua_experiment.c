@@ -492,7 +492,7 @@ static void push_settings(lua_State *L, const json_t *set)
     }
 }
 
-int fb_experiment_run(lua_State *L)
+int fb_process_run_experiment(lua_State *L)
 {
     const fb_run_request *r = lua_touserdata(L, 1);
     lua_settop(L, 0);
@@ -564,7 +564,7 @@ int fb_answer_run(lua_State *L)
     return 0;
 }
 
-void fb_experiment_open(lua_State *L)
+void fb_process_open_experiment(lua_State *L)
 {
     static const luaL_Reg experiment_methods[] = {
         {"sweep", sweep}, {"measure", measure}, {"row", row}, {"plot", plot}, {NULL, NULL}};

@@ -13,7 +13,7 @@
 
 static const char graph_type[] = "graph", graph_key[] = "fusebox.graph";
 
-fb_graph *fb_graph_now(lua_State *L)
+fb_graph *fb_process_graph_now(lua_State *L)
 {
     fb_process *p = fb_process_of(L);
     if (!p->graph) fb_lua_raise(L, "no graph is being built here");
@@ -317,7 +317,7 @@ static int output(lua_State *L)
     check_graph(L);
     fb_id x = fb_tensor_at(L, 2);
     const char *name = lua_isnoneornil(L, 3) ? NULL : fb_lua_name(L, 3, "output");
-    if (!fb_graph_output(fb_graph_now(L), x, name, &err)) return fb_lua_raise(L, "%s", err.text);
+    if (!fb_graph_output(fb_process_graph_now(L), x, name, &err)) return fb_lua_raise(L, "%s", err.text);
     lua_settop(L, 2);
     return 1;
 }
@@ -413,7 +413,7 @@ static int op_scope(lua_State *L)
 static void push_results(lua_State *L, const fb_id *yields, int carried, const fb_id *stacked, int n_stacked)
 {
     fb_error err;
-    fb_id loop = fb_graph_region_close(fb_graph_now(L), yields, stacked, n_stacked, &err);
+    fb_id loop = fb_graph_region_close(fb_process_graph_now(L), yields, stacked, n_stacked, &err);
     if (loop == FB_NONE) {
         lua_pushstring(L, err.text);
         spoil(L);
@@ -429,8 +429,8 @@ static void open_region(lua_State *L, int64_t trips, const fb_id *inits, int n_i
                         int n_scanned, fb_id *carried, fb_id *items)
 {
     fb_error err;
-    if (fb_graph_region_open(fb_graph_now(L), trips, inits, n_inits, scanned, n_scanned, carried, items, fb_lua_line(L),
-                             &err) == FB_NONE) {
+    if (fb_graph_region_open(fb_process_graph_now(L), trips, inits, n_inits, scanned, n_scanned, carried, items,
+                             fb_lua_line(L), &err) == FB_NONE) {
         lua_pushstring(L, err.text);
         spoil(L);
     }
@@ -482,11 +482,11 @@ static int scan(lua_State *L)
     fb_id *inits = fb_tensor_list(L, 3, &n, "scan");
     if (!n_items) return fb_lua_raise(L, "scan: nothing to scan over");
     fb_id *items = scratch(L, n_items), *carried = scratch(L, n);
-    const fb_node *first = fb_node_at(fb_graph_now(L), scanned[0]);
+    const fb_node *first = fb_node_at(fb_process_graph_now(L), scanned[0]);
     int64_t trips = first->shape.rank ? first->shape.dim[0] : -1;
     if (trips < 0) return fb_lua_raise(L, "scan: a scalar has no dimension 0 to step over");
     open_region(L, trips, inits, n, scanned, n_items, carried, items);
-    if (backwards) fb_graph_region_turn(fb_graph_now(L));
+    if (backwards) fb_graph_region_turn(fb_process_graph_now(L));
     lua_pushvalue(L, 4);
     for (int i = 0; i < n_items; i++) fb_tensor_push(L, items[i]);
     for (int i = 0; i < n; i++) fb_tensor_push(L, carried[i]);
@@ -515,7 +515,7 @@ static int scan(lua_State *L)
 static void add_outputs(lua_State *L, int first)
 {
     fb_error err;
-    fb_graph *g = fb_graph_now(L);
+    fb_graph *g = fb_process_graph_now(L);
     int last = lua_gettop(L);
     for (int i = first; i <= last; i++) {
         if (fb_tensor_is(L, i)) {
@@ -556,7 +556,7 @@ static bool has_effect(const fb_graph *g)
     return g->n_outputs > 0;
 }
 
-int fb_graph_build(lua_State *L)
+int fb_process_build_graph(lua_State *L)
 {
     fb_graph_request *r = lua_touserdata(L, 1);
     fb_process *p = fb_process_of(L);
@@ -619,7 +619,7 @@ static void add_functions(lua_State *L)
 }
 
 /* Every tensor method is a function of the graph too (`g:where(c, a, b)`), so the tensors are opened first. */
-void fb_graph_open(lua_State *L)
+void fb_process_open_graph(lua_State *L)
 {
     luaL_newmetatable(L, graph_type);
     lua_newtable(L);

@@ -150,12 +150,12 @@ static int lesson(lua_State *L)
 
 /* ---- the message ---- */
 
-bool fb_lesson_is(lua_State *L, int i)
+bool fb_process_is_lesson(lua_State *L, int i)
 {
     return is_of(L, i, lesson_type);
 }
 
-json_t *fb_lesson_message(lua_State *L)
+json_t *fb_process_lesson_message(lua_State *L)
 {
     json_t *all = fb_lua_to_json(L, -1, "lesson");
     json_t *info = json_object();
@@ -168,7 +168,7 @@ json_t *fb_lesson_message(lua_State *L)
     return info;
 }
 
-void fb_lesson_open(lua_State *L)
+void fb_process_open_lesson(lua_State *L)
 {
     static const struct {
         const char *name, *type;

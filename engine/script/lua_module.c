@@ -638,8 +638,8 @@ int fb_module_run(lua_State *L)
         lua_newtable(L);
         lua_insert(L, -2);
         lua_setfield(L, -2, "model");
-    } else if (fb_lesson_is(L, -1)) {
-        load->info = fb_lesson_message(L);
+    } else if (fb_process_is_lesson(L, -1)) {
+        load->info = fb_process_lesson_message(L);
         lua_newtable(L); /* there is nothing to build */
     } else if (!is_instance(L, -1, script_type)) {
         return fb_lua_raise(L, "the script returns %s, not fb.script { … } or a function(g)", luaL_typename(L, -1));
@@ -713,7 +713,7 @@ void fb_module_open(lua_State *L)
     lua_newtable(L); /* fusebox */
     lua_pushcfunction(L, script);
     lua_setfield(L, -2, "script");
-    fb_lesson_open(L);
+    fb_process_open_lesson(L);
     lua_newtable(L); /* counts declarations */
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         lua_pushstring(L, kinds[i]);

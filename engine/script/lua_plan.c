@@ -391,7 +391,7 @@ static int cost(lua_State *L)
     return 1;
 }
 
-int fb_plan_run(lua_State *L)
+int fb_process_run_plan(lua_State *L)
 {
     fb_plan_request *r = lua_touserdata(L, 1);
     fb_process *process = fb_process_of(L);
@@ -427,7 +427,7 @@ static int edge_field(lua_State *L)
     return fb_lua_raise(L, "an edge has no fields: pl:edges() gives e, producer, consumer");
 }
 
-void fb_plan_open(lua_State *L)
+void fb_process_open_plan(lua_State *L)
 {
     static const luaL_Reg methods[] = {
         {"fuse_all", fuse_all}, {"knob", knob},        {"kernel", kernel}, {"launch", launch},

@@ -76,9 +76,9 @@ static int open_libraries(lua_State *L)
     lua_pop(L, 1);
     fb_module_open(L);
     fb_tensor_open(L);
-    fb_graph_open(L);
-    fb_plan_open(L);
-    fb_experiment_open(L);
+    fb_process_open_graph(L);
+    fb_process_open_plan(L);
+    fb_process_open_experiment(L);
     /* A misspelt variable is no value: { widht } would be another shape, and right by its own measure. */
     lua_pushglobaltable(L);
     fb_lua_close_table(L, "there is no variable");
@@ -212,7 +212,7 @@ const char *fb_lua_name(lua_State *L, int i, const char *what)
     const char *name = lua_tolstring(L, i, &n);
     char shown[81];
     fb_text_clean(shown, sizeof shown, name, n);
-    if (strlen(name) != n || !fb_name_ok(name))
+    if (strlen(name) != n || !fb_str_is_name(name))
         fb_lua_raise(L, "%s: \"%s\" is no name (a letter or _, then letters, digits and _, 64 at most)", what, shown);
     return name;
 }

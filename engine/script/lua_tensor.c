@@ -49,7 +49,7 @@ const fb_node *fb_tensor_node(lua_State *L, int i)
 int fb_tensor_add(lua_State *L, fb_op op, const fb_id *args, int n, const fb_attrs *at, const char *name)
 {
     fb_error err;
-    fb_graph *g = fb_graph_now(L);
+    fb_graph *g = fb_process_graph_now(L);
     fb_id id = fb_graph_add(g, op, args, n, at, name, fb_lua_line(L), &err);
     if (id == FB_NONE) return fb_lua_raise(L, "%s", err.text);
     fb_tensor_push(L, id);
@@ -60,7 +60,7 @@ static fb_id constant(lua_State *L, double value, fb_dtype dtype)
 {
     fb_error err;
     fb_attrs at = {.value = value, .dtype = dtype};
-    fb_id id = fb_graph_add(fb_graph_now(L), FB_OP_CONST, NULL, 0, &at, NULL, fb_lua_line(L), &err);
+    fb_id id = fb_graph_add(fb_process_graph_now(L), FB_OP_CONST, NULL, 0, &at, NULL, fb_lua_line(L), &err);
     if (id == FB_NONE) fb_lua_raise(L, "%s", err.text);
     return id;
 }
@@ -272,7 +272,7 @@ static int variance(lua_State *L)
     char attrs[300];
     snprintf(attrs, sizeof attrs, "{\"dim\":[%s],\"keepdim\":%s,\"correction\":%lld}", axes,
              outer.keepdim ? "true" : "false", (long long)correction);
-    fb_graph *g = fb_graph_now(L);
+    fb_graph *g = fb_process_graph_now(L);
     fb_dtype dtype = n->dtype;
     if (fb_graph_scope_open(g, "var", FB_NONE, "var", &x, 1, attrs, fb_lua_line(L), &err) == FB_NONE)
         return fb_lua_raise(L, "%s", err.text);
@@ -320,7 +320,7 @@ static int view(lua_State *L)
 static int detach(lua_State *L)
 {
     fb_error err;
-    fb_id id = fb_autodiff_detach(fb_graph_now(L), fb_tensor_at(L, 1), fb_lua_line(L), &err);
+    fb_id id = fb_autodiff_detach(fb_process_graph_now(L), fb_tensor_at(L, 1), fb_lua_line(L), &err);
     if (id == FB_NONE) return fb_lua_raise(L, "%s", err.text);
     fb_tensor_push(L, id);
     return 1;
@@ -443,7 +443,7 @@ static int narrow(lua_State *L)
 static void push_selected(lua_State *L, fb_id x, int dim, int64_t at, const char *name)
 {
     fb_shape s = {0};
-    const fb_node *n = fb_node_at(fb_graph_now(L), x);
+    const fb_node *n = fb_node_at(fb_process_graph_now(L), x);
     for (int d = 0; d < n->shape.rank; d++)
         if (d != dim) s.dim[s.rank++] = n->shape.dim[d];
     slice_of(L, x, dim, at, at + 1, 1, NULL);

@@ -138,9 +138,9 @@ bool fb_param_accepts(const json_t *param, const json_t *value, fb_error *err);
 
 /* ---- lua_lesson.c ---- */
 
-void fb_lesson_open(lua_State *L);       /* the module's functions, into the table on top */
-bool fb_lesson_is(lua_State *L, int i);  /* what fb.lesson gave */
-json_t *fb_lesson_message(lua_State *L); /* of the lesson on top, owned by p->held; may raise */
+void fb_process_open_lesson(lua_State *L);       /* the module's functions, into the table on top */
+bool fb_process_is_lesson(lua_State *L, int i);  /* what fb.lesson gave */
+json_t *fb_process_lesson_message(lua_State *L); /* of the lesson on top, owned by p->held; may raise */
 
 /* ---- lua_graph.c and lua_tensor.c ---- */
 
@@ -149,12 +149,12 @@ typedef struct {
     const json_t *params;
     fb_graph *result; /* out: canonical */
 } fb_graph_request;
-int fb_graph_build(lua_State *L); /* light userdata: fb_graph_request */
+int fb_process_build_graph(lua_State *L); /* light userdata: fb_graph_request */
 
-void fb_graph_open(lua_State *L);
+void fb_process_open_graph(lua_State *L);
 void fb_tensor_open(lua_State *L);
 /* The graph being built; raises where there is none. */
-fb_graph *fb_graph_now(lua_State *L);
+fb_graph *fb_process_graph_now(lua_State *L);
 void fb_tensor_push(lua_State *L, fb_id id);
 bool fb_tensor_is(lua_State *L, int i);
 fb_id fb_tensor_at(lua_State *L, int i); /* raises */
@@ -178,8 +178,8 @@ typedef struct {
     fb_machine machine; /* what the plan is for */
     json_t *result;     /* out: the plan as JSON, also in p->held */
 } fb_plan_request;
-int fb_plan_run(lua_State *L); /* light userdata: fb_plan_request */
-void fb_plan_open(lua_State *L);
+int fb_process_run_plan(lua_State *L); /* light userdata: fb_plan_request */
+void fb_process_open_plan(lua_State *L);
 
 typedef struct {
     int64_t id;
@@ -187,8 +187,8 @@ typedef struct {
     const json_t *why;    /* answers */
     json_t *result;       /* out, also in p->held */
 } fb_run_request;
-int fb_experiment_run(lua_State *L);
+int fb_process_run_experiment(lua_State *L);
 int fb_answer_run(lua_State *L);
-void fb_experiment_open(lua_State *L);
+void fb_process_open_experiment(lua_State *L);
 
 #endif

@@ -201,7 +201,7 @@ static void drop_graph(fb_built *b)
 static bool build(fb_process *p, const char *variant, const json_t *params, fb_graph **out, fb_error *err, int *line)
 {
     fb_graph_request r = {.variant = variant, .params = params};
-    bool ok = fb_lua_call(p, fb_graph_build, &r, err, line);
+    bool ok = fb_lua_call(p, fb_process_build_graph, &r, err, line);
     fb_graph_free(p->graph);
     p->graph = NULL;
     *out = r.result;
@@ -269,7 +269,7 @@ static bool serve_plan(fb_process *p, const json_t *m, int64_t id, fb_error *err
     fb_graph *again = NULL;
     if (!b->graph && !build(p, b->variant, b->params, &again, err, line)) return false;
     r.graph = again ? again : b->graph;
-    bool ok = fb_lua_call(p, fb_plan_run, &r, err, line);
+    bool ok = fb_lua_call(p, fb_process_run_plan, &r, err, line);
     if (ok) fb_process_send(p, json_pack("{s:s, s:I, s:O}", "type", "plan", "id", (json_int_t)id, "plan", r.result));
     fb_graph_free(again);
     return ok;
@@ -281,7 +281,7 @@ static bool serve_experiment(fb_process *p, const json_t *m, int64_t id, fb_erro
     p->rows = p->measures = p->repeats = 0;
     p->stopped = false;
     p->row_bytes = 0;
-    if (!fb_lua_call(p, fb_experiment_run, &r, err, line)) return false;
+    if (!fb_lua_call(p, fb_process_run_experiment, &r, err, line)) return false;
     fb_process_send(p, json_pack("{s:s, s:I}", "type", "done", "id", (json_int_t)id));
     return true;
 }

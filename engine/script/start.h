@@ -19,6 +19,6 @@ fb_script_info *fb_script_info_read(const json_t *message, const char *path, fb_
 
 /* The field "lesson" of a "script" message; arena-owned, but for params, which are the message's. NULL with the reason.
  */
-const fb_lesson *fb_lesson_read(const json_t *json, fb_arena *arena, fb_error *err);
+const fb_lesson *fb_script_read_lesson(const json_t *json, fb_arena *arena, fb_error *err);
 
 #endif

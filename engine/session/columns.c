@@ -18,7 +18,7 @@ enum { PLAN_FILE_MAX = 16 << 20 };
 
 static void set_text(char **to, const char *text)
 {
-    char *copy = fb_copy_text(text); /* `text` may be what is replaced */
+    char *copy = fb_session_copy_text(text); /* `text` may be what is replaced */
     fb_free(*to);
     *to = copy;
 }
@@ -127,7 +127,7 @@ static bool plan_fits(fb_session *s, const char *plan, const char *device, fb_er
 {
     bool wait = false;
     fb_error why = {0};
-    fb_device_record *d = fb_device_named(s, device, &wait, &why);
+    fb_device_record *d = fb_session_device_named(s, device, &wait, &why);
     if (!d && !wait) {
         if (err) *err = why;
         return false;
@@ -141,11 +141,11 @@ static fb_column_record *record_new(fb_session *s, const fb_column_spec *spec)
 {
     fb_column_record *c = fb_calloc(1, sizeof *c);
     c->session = s;
-    c->variant = fb_copy_text(spec->variant);
+    c->variant = fb_session_copy_text(spec->variant);
     c->variant_given = spec->variant != NULL;
     c->plan_name = fb_strdup(spec->plan);
     c->base = fb_strdup(spec->plan);
-    c->device = fb_copy_text(spec->device);
+    c->device = fb_session_copy_text(spec->device);
     c->shown.device = c->device ? c->device : "";
     const char *values = spec->values ? spec->values : s->options.values;
     if (values && strcmp(values, fb_input_kind_name(FB_INPUT_NOISE)) != 0) c->inputs = fb_strdup(values);
@@ -176,7 +176,7 @@ void fb_column_free(fb_column_record *c)
 {
     if (!c) return;
     fb_job_forget(c);
-    fb_schedule_unpair(c);
+    fb_scheduler_unpair(c);
     fb_column_forget_plan(c, false);
     fb_slot_release(c->session, c->slot);
     fb_slot_release(c->session, c->next);
@@ -222,7 +222,7 @@ static void expand(fb_session *s, int at)
     memmove(s->columns.at + at, s->columns.at + at + 1, (size_t)(--s->columns.n - at) * sizeof first);
 }
 
-void fb_columns_expand(fb_session *s)
+void fb_session_expand_columns(fb_session *s)
 {
     for (int i = 0; i < s->columns.n; i++)
         if (!s->columns.at[i]->variant_given) {
@@ -363,7 +363,7 @@ static fb_plan *plan_to_obey(fb_column_record *c, fb_error *err)
     return NULL;
 }
 
-json_t *fb_plan_as_groups(const fb_plan *plan, const char *name)
+json_t *fb_session_plan_as_groups(const fb_plan *plan, const char *name)
 {
     if (fb_plan_rolled(plan)) return NULL;
     json_t *groups = json_array();
@@ -380,7 +380,7 @@ static void take_obeyed(fb_column_record *c)
 {
     fb_error why = {0};
     fb_plan *plan = plan_to_obey(c, &why);
-    if (plan) c->obeyed = fb_plan_as_groups(plan, c->base);
+    if (plan) c->obeyed = fb_session_plan_as_groups(plan, c->base);
     if (plan && !c->obeyed)
         fb_fail(&why, FB_ERR_USAGE, "%s: its loops are not those of the graph as written, which a framework compiles",
                 c->base);
@@ -397,7 +397,7 @@ static bool take_plan(fb_column_record *c)
     fb_session *s = c->session;
     bool wait = false;
     fb_error why = {0};
-    fb_device_record *d = fb_device_named(s, c->device, &wait, &why);
+    fb_device_record *d = fb_session_device_named(s, c->device, &wait, &why);
     if (wait || c->plan_request) return false;
     if (!d) {
         fb_column_fail(c, &why);
@@ -567,7 +567,7 @@ int fb_session_add(fb_session *s, const char *spec, fb_error *err)
     if (!c) return -1;
     int first = s->columns.n;
     insert_at(s, first, c);
-    if (s->info && !s->script_loading) fb_columns_expand(s);
+    if (s->info && !s->script_loading) fb_session_expand_columns(s);
     return first;
 }
 
@@ -651,7 +651,7 @@ bool fb_session_set_device(fb_session *s, int i, const char *device, fb_error *e
     if (!c) return fb_fail(err, FB_ERR_INPUT, "no column %d", i + 1);
     bool wait = false;
     fb_error why = {0};
-    if (!fb_device_named(s, device, &wait, &why) && !wait) {
+    if (!fb_session_device_named(s, device, &wait, &why) && !wait) {
         if (err) *err = why;
         return false;
     }

@@ -327,13 +327,13 @@ const char *fb_session_default_device(const fb_session *s)
     return replay && has_recorded(s, replay) ? replay->name : "host";
 }
 
-const char *fb_device_called(const fb_session *s, const char *name)
+const char *fb_session_device_called(const fb_session *s, const char *name)
 {
     const fb_device_record *d = listed(s, name);
     return d ? d->called : name;
 }
 
-fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, fb_error *err)
+fb_device_record *fb_session_device_named(fb_session *s, const char *name, bool *wait, fb_error *err)
 {
     if (!name) name = fb_session_default_device(s);
     fb_device_record *d = name ? find(s, name) : NULL;
@@ -466,7 +466,7 @@ static bool calibrates(const fb_device_record *d)
 int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
 {
     bool wait = false;
-    fb_device_record *d = fb_device_named(s, device, &wait, err);
+    fb_device_record *d = fb_session_device_named(s, device, &wait, err);
     if (!d) {
         if (wait) fb_fail(err, FB_ERR_UNAVAILABLE, "%s: the worker has not answered yet", device ? device : "device");
         return 0;

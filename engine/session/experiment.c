@@ -31,7 +31,7 @@ bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_e
     s->experiment_error = (fb_error){0};
     s->experiment = fb_calloc(1, sizeof *s->experiment);
     s->experiment->hooks = *hooks;
-    if (!fb_script_ready(s, err)) {
+    if (!fb_session_script_ready(s, err)) {
         fb_experiment_free(s);
         return false;
     }
@@ -127,7 +127,7 @@ static void note_kind(fb_experiment_state *x, const json_t *report)
     const char *source = fb_json_string_or(report, "source", "");
     fb_figure_source kind = FB_SOURCE_MEASURED;
     for (int k = FB_SOURCE_MEASURED; k <= FB_SOURCE_PREDICTED; k++)
-        if (strcmp(source, fb_figure_source_name((fb_figure_source)k)) == 0) kind = (fb_figure_source)k;
+        if (strcmp(source, fb_report_source_name((fb_figure_source)k)) == 0) kind = (fb_figure_source)k;
     if (kind > x->kind) x->kind = kind;
     if (!x->kinds) x->kinds = json_object();
     if (x->line) json_object_set_new(x->kinds, x->line, json_integer(kind));

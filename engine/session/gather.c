@@ -66,7 +66,7 @@ static bool row(void *ctx, const json_t *which, const json_t *values, fb_figure_
 {
     fb_gather *g = ctx;
     json_t *whole = json_pack("{s:O, s:O, s:s, s:o}", "case", which, "row", values, "source",
-                              fb_figure_source_name(kind), "params", params_of(g, which));
+                              fb_report_source_name(kind), "params", params_of(g, which));
     const json_t *held = g->results ? fb_results_find_case(g->results, which) : NULL;
     bool same = held && json_equal((json_t *)held, whole), fine = same || keep(g, whole, err);
     json_array_append_new(g->cases, whole);

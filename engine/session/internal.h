@@ -41,8 +41,8 @@ typedef struct fb_slot {
     int64_t request; /* the build asked for; 0 none */
     fb_graph *graph;
     fb_arena *texts;
-    const char *computes; /* fb_results_of the graph, fb_results_found once one of its columns was checked; in texts, as
-                           * what it was before is, which columns may still point to */
+    const char *computes; /* fb_computes_of the graph, fb_computes_found once one of its columns was checked; in texts,
+                           * as what it was before is, which columns may still point to */
     bool said;            /* by the script: nothing that is found changes it */
     fb_error error;
     int users;
@@ -200,7 +200,7 @@ struct fb_session {
     int64_t log_dropped;
 };
 
-static inline char *fb_copy_text(const char *text) /* NULL stays NULL */
+static inline char *fb_session_copy_text(const char *text) /* NULL stays NULL */
 {
     return text ? fb_strdup(text) : NULL;
 }
@@ -223,7 +223,7 @@ void fb_peek_free(fb_session *s);
 fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params);
 /* The plan a script wrote for the slot's graph: the request's id, 0 with an error. */
 int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, const fb_machine *m, fb_error *err);
-bool fb_script_ready(fb_session *s, fb_error *err); /* there is a process to ask, perhaps a new one */
+bool fb_session_script_ready(fb_session *s, fb_error *err); /* there is a process to ask, perhaps a new one */
 /* What the graph is found to compute, for all columns of it. */
 void fb_slot_computes(fb_session *s, fb_slot *slot, const char *text);
 void fb_slot_take(fb_slot *slot);
@@ -242,7 +242,7 @@ void fb_column_rebuild(fb_column_record *c, bool carry);
 /* Its plan is another one now: forgets the report (keeping it as `before`), predicts again. */
 void fb_column_replanned(fb_column_record *c);
 void fb_column_predict(fb_column_record *c);
-void fb_columns_expand(fb_session *s); /* those without a variant */
+void fb_session_expand_columns(fb_session *s); /* those without a variant */
 /* The plan that was wanted, which it takes. */
 void fb_column_take_plan(fb_column_record *c, fb_plan *plan, const char *name);
 void fb_column_keep_plan(fb_column_record *c); /* none came: it goes on with the one it has */
@@ -262,10 +262,10 @@ bool fb_devices_start(fb_session *s, fb_error *err);
 void fb_devices_free(fb_session *s);
 bool fb_same_machine(const fb_worker_record *a, const fb_worker_record *b); /* by the names that they gave of it */
 /* What the device of this name in the session is called by its worker. */
-const char *fb_device_called(const fb_session *s, const char *name);
+const char *fb_session_device_called(const fb_session *s, const char *name);
 /* The device of a name (NULL: the default). NULL with *wait while workers have not answered, else NULL and the error.
  */
-fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, fb_error *err);
+fb_device_record *fb_session_device_named(fb_session *s, const char *name, bool *wait, fb_error *err);
 void fb_devices_machine_event(fb_session *s, int worker, const fb_worker_event *e);
 void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e);
 /* An error of a request that is the devices' own; false when it is not. */
@@ -296,17 +296,17 @@ void fb_search_ended(fb_column_record *c, const fb_error *why);
 
 /* schedule.c */
 /* Those that the worker does not have; false where one is missing, damaged or another's. */
-bool fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g, fb_error *err);
+bool fb_scheduler_send_files(fb_session *s, int worker, const fb_graph *g, fb_error *err);
 void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only);
 void fb_job_forget(fb_column_record *c);
-void fb_schedule_unpair(fb_column_record *c); /* no comparison with it is waited for any more */
-void fb_schedule_run(fb_session *s);
-void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e);
-void fb_schedule_free(fb_session *s);
+void fb_scheduler_unpair(fb_column_record *c); /* no comparison with it is waited for any more */
+void fb_scheduler_run(fb_session *s);
+void fb_scheduler_event(fb_session *s, int worker, fb_worker_event *e);
+void fb_scheduler_free(fb_session *s);
 
 /* puzzle.c */
-bool fb_puzzle_event(fb_session *s, const fb_script_event *e); /* false: not of the question that was asked */
-void fb_puzzle_lost(fb_session *s);                            /* the script's process is no more */
+bool fb_session_puzzle_event(fb_session *s, const fb_script_event *e); /* false: not of the question that was asked */
+void fb_session_puzzle_lost(fb_session *s);                            /* the script's process is no more */
 
 /* experiment.c */
 void fb_experiment_event(fb_session *s, fb_script_event *e);

@@ -72,7 +72,7 @@ bool fb_kernels_locate(json_t *plan, const char *folder, bool below, fb_error *e
     return true;
 }
 
-const char *fb_kernel_path_from(const char *path, const char *folder)
+const char *fb_session_kernel_path(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
     return strncmp(path, folder, n) == 0 && path[n] == '/' ? path + n + 1 : path;
@@ -87,7 +87,7 @@ void fb_kernels_relate(json_t *plan, const char *file)
     json_array_foreach(json_object_get(plan, "groups"), i, group)
     {
         const char *path = fb_json_string_or(group, "source", NULL);
-        if (path) json_object_set_new(group, "source", json_string(fb_kernel_path_from(path, folder)));
+        if (path) json_object_set_new(group, "source", json_string(fb_session_kernel_path(path, folder)));
     }
 }
 
@@ -244,8 +244,7 @@ static void agree(fb_session *s, const char *path, const char *text)
         FB_VEC_PUSH(&s->trusted, fb_strdup(fb_str_get(&line)));
         fb_error why = {0};
         bool can = !strchr(path, '\n') && fb_state_path("trusted", file, sizeof file);
-        if (can && !fb_append_to_file(file, FB_FILE_PRIVATE, fb_str_get(&line), &why))
-            fb_session_say(s, "%s", why.text);
+        if (can && !fb_file_append(file, FB_FILE_PRIVATE, fb_str_get(&line), &why)) fb_session_say(s, "%s", why.text);
     }
     fb_str_free(&line);
 }
@@ -372,7 +371,7 @@ static const fb_column_record *with_plan(const fb_session *s, int column, int gr
 static const char *kernel_name(const fb_plan *plan, int group, fb_arena *arena)
 {
     const fb_group *of = fb_plan_group(plan, group);
-    return fb_kernel_name(fb_planner_graph(fb_plan_planner(plan)), of->n_nodes, of->nodes, arena);
+    return fb_emit_kernel_name(fb_planner_graph(fb_plan_planner(plan)), of->n_nodes, of->nodes, arena);
 }
 
 /* By the names that reports and `emit` give kernels; FB_NONE. */

@@ -77,7 +77,7 @@ int fb_bundled_list(fb_arena *arena, const fb_bundled **out)
     return n;
 }
 
-int fb_puzzle_place(const char *script_path, int *of, const char **next, fb_arena *arena)
+int fb_session_puzzle_place(const char *script_path, int *of, const char **next, fb_arena *arena)
 {
     const fb_bundled *list;
     int n = fb_bundled_list(arena, &list), place = 0;
@@ -128,7 +128,7 @@ const char *fb_find_script(const char *typed, fb_arena *arena, fb_error *err)
     return find_bundled(typed, exists ? (S_ISDIR(st.st_mode) ? EISDIR : 0) : errno, arena, err);
 }
 
-char *fb_script_text(const char *path)
+char *fb_session_script_text(const char *path)
 {
     char *text = fb_read_file(path, TEXT_MAX, NULL, NULL);
     if (text) return text;
@@ -146,7 +146,7 @@ static bool is_plain(const char *name)
     return true;
 }
 
-const char *fb_lesson_script(const char *lesson, const char *name, fb_arena *arena, fb_error *err)
+const char *fb_session_lesson_script(const char *lesson, const char *name, fb_arena *arena, fb_error *err)
 {
     static const char *const endings[] = {"", ".lua"};
     const char *slash = strrchr(lesson, '/');
@@ -201,7 +201,7 @@ bool fb_state_usable(fb_error *err)
 bool fb_append_line(const char *path, const json_t *value, fb_error *err)
 {
     char *text = fb_json_line(value);
-    bool good = fb_append_to_file(path, 0, text, err);
+    bool good = fb_file_append(path, 0, text, err);
     fb_free(text);
     return good;
 }

@@ -22,7 +22,7 @@ int fb_bundled_list(fb_arena *arena, const fb_bundled **out);
 
 /* The place of a script's puzzle, by its file name, among the bundled ones that have an order, from 1 on; 0 for another
  * script. The script of the next one in *next, NULL after the last. */
-int fb_puzzle_place(const char *script_path, int *of, const char **next, fb_arena *arena);
+int fb_session_puzzle_place(const char *script_path, int *of, const char **next, fb_arena *arena);
 
 /* The file to open for what a user typed: an existing file is itself; "split_stack", "puzzlers/split_stack" and
  * "scripts/puzzlers/split_stack.lua" find the bundled one. NULL with the nearest name in the error. Arena-owned. */
@@ -31,11 +31,11 @@ const char *fb_find_script(const char *typed, fb_arena *arena, fb_error *err);
 const char *fb_find_bundled(const char *typed, fb_arena *arena, fb_error *err); /* of those alone */
 
 /* What a lesson's page means by a script's name: a file in the lesson's folder, else a bundled script. */
-const char *fb_lesson_script(const char *lesson, const char *name, fb_arena *arena, fb_error *err);
+const char *fb_session_lesson_script(const char *lesson, const char *name, fb_arena *arena, fb_error *err);
 
 /* The text of a script as opened by its path: of the file, else of the bundled one. NULL when there is neither; the
  * caller frees with fb_free. */
-char *fb_script_text(const char *path);
+char *fb_session_script_text(const char *path);
 
 /* Files opened lately, the latest first, in $XDG_STATE_HOME/fusebox/recent; those that are gone are left out. */
 int fb_recent_list(fb_arena *arena, const char ***out);

@@ -166,7 +166,7 @@ static bool gone(const fb_session *s)
 }
 
 /* A process that died is replaced when the next request comes. */
-bool fb_script_ready(fb_session *s, fb_error *err)
+bool fb_session_script_ready(fb_session *s, fb_error *err)
 {
     if (!gone(s)) return true;
     if (!s->script || !s->info) return fb_fail(err, FB_ERR_CRASH, "%s: there is no script to ask", s->path);
@@ -200,7 +200,7 @@ static void take_graph(const fb_session *s, fb_slot *slot, fb_graph *g)
     slot->texts = fb_arena_new();
     slot->said = said != NULL;
     slot->computes = said ? fb_arena_printf(slot->texts, "said:%s %s", fb_hash_hex(fb_hash_text(said), name), slot->key)
-                          : fb_results_of(g, slot->texts);
+                          : fb_computes_of(g, slot->texts);
 }
 
 void fb_slot_computes(fb_session *s, fb_slot *slot, const char *text)
@@ -227,14 +227,14 @@ static void slot_free(fb_slot *slot)
 
 static void ask_build(fb_session *s, fb_slot *slot)
 {
-    if (!fb_script_ready(s, &slot->error)) return;
+    if (!fb_session_script_ready(s, &slot->error)) return;
     slot->process = s->process;
     slot->request = fb_script_build(s->script, slot->variant, slot->params);
 }
 
 int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, const fb_machine *m, fb_error *err)
 {
-    if (!fb_script_ready(s, err)) return 0;
+    if (!fb_session_script_ready(s, err)) return 0;
     /* A new process has to build the graph before it can plan it; what it builds is what is here already. */
     if (slot->process != s->process) fb_script_build(s->script, slot->variant, slot->params);
     slot->process = s->process;
@@ -340,7 +340,7 @@ static void answered(fb_session *s, fb_script_info *info)
     s->script_line = 0;
     fb_error why = {0};
     if (!start_params(s, &why)) s->script_error = why;
-    fb_columns_expand(s);
+    fb_session_expand_columns(s);
     for (int i = 0; i < s->columns.n; i++) fb_column_rebuild(s->columns.at[i], true);
     fb_session_changed(s);
 }
@@ -469,7 +469,7 @@ static void plan_arrived(fb_session *s, const fb_script_event *e)
     c->plan_request = 0;
     fb_error why = {0};
     bool wait = false;
-    fb_device_record *d = fb_device_named(s, c->device, &wait, &why);
+    fb_device_record *d = fb_session_device_named(s, c->device, &wait, &why);
     fb_planner *planner = d && c->slot ? fb_slot_planner_for(s, c->slot, d) : NULL;
     json_t *value = json_object_get(e->message, "plan");
     char folder[PATH_MAX];
@@ -554,9 +554,9 @@ static void script_event(fb_session *s, fb_script_event *e)
         }
         break;
     case FB_SCRIPT_PLAN: plan_arrived(s, e); break;
-    case FB_SCRIPT_ANSWER: fb_puzzle_event(s, e); break;
+    case FB_SCRIPT_ANSWER: fb_session_puzzle_event(s, e); break;
     case FB_SCRIPT_ERROR:
-        if (fb_puzzle_event(s, e)) break;
+        if (fb_session_puzzle_event(s, e)) break;
         script_failed(s, e); /* fall through */
     case FB_SCRIPT_MEASURE:
     case FB_SCRIPT_ROW:
@@ -576,7 +576,7 @@ void fb_load_pump(fb_session *s)
         fb_script_event_clear(&e);
     }
     if (gone(s)) {
-        fb_puzzle_lost(s);
+        fb_session_puzzle_lost(s);
         script_gone(s);
     }
 }

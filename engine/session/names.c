@@ -45,7 +45,7 @@ bool fb_column_spec_parse(const char *text, fb_column_spec *out, fb_error *err)
     const char *colon = memchr(text, ':', n);
     if (colon) {
         out->variant = part(text, (size_t)(colon - text));
-        if (out->variant[0] && !fb_name_ok(out->variant)) {
+        if (out->variant[0] && !fb_str_is_name(out->variant)) {
             fb_free(out->variant);
             out->variant = NULL;
             colon = NULL;

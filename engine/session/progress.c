@@ -13,7 +13,7 @@
 enum { PROGRESS_MAX = 16 << 20 };
 static const char file_name[] = "progress.jsonl";
 
-void fb_puzzle_name(const char *path, char to[128])
+void fb_session_puzzle_name(const char *path, char to[128])
 {
     snprintf(to, 128, "%s", fb_file_name(path));
     size_t n = strlen(to);
@@ -53,7 +53,7 @@ void fb_puzzles_read(fb_arena *arena, fb_puzzles *out)
 fb_puzzle_state fb_puzzles_of(const fb_puzzles *p, const char *script_path)
 {
     char name[128];
-    fb_puzzle_name(script_path, name);
+    fb_session_puzzle_name(script_path, name);
     for (int i = 0; i < p->n; i++)
         if (strcmp(p->at[i].name, name) == 0) return p->at[i].state;
     return FB_PUZZLE_NEW;
@@ -62,7 +62,7 @@ fb_puzzle_state fb_puzzles_of(const fb_puzzles *p, const char *script_path)
 void fb_puzzles_add(const char *script_path, json_t *line)
 {
     char path[PATH_MAX], name[128];
-    fb_puzzle_name(script_path, name);
+    fb_session_puzzle_name(script_path, name);
     json_object_set_new(line, "puzzle", json_string(name));
     if (fb_state_path(file_name, path, sizeof path)) fb_append_line(path, line, NULL);
 }

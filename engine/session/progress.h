@@ -23,7 +23,7 @@ typedef struct {
 void fb_puzzles_read(fb_arena *arena, fb_puzzles *out);
 fb_puzzle_state fb_puzzles_of(const fb_puzzles *p, const char *script_path);
 /* A script's name as a puzzle: its file's without ".lua". */
-void fb_puzzle_name(const char *script_path, char to[128]);
+void fb_session_puzzle_name(const char *script_path, char to[128]);
 /* Adds the puzzle's name to the line (borrowed) and appends it; a file that cannot be written is no reason to fail. */
 void fb_puzzles_add(const char *script_path, json_t *line);
 

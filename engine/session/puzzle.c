@@ -31,7 +31,7 @@ bool fb_session_ask(fb_session *s, const fb_why *why, fb_error *err)
         known(s, &grade);
         return true;
     }
-    if (!fb_script_ready(s, err)) return false;
+    if (!fb_session_script_ready(s, err)) return false;
     json_t *value = fb_why_to_json(why);
     s->answer = (fb_answer){.state = FB_ANSWER_ASKED, .grade = grade};
     s->answer_request = fb_script_answer(s->script, value);
@@ -44,7 +44,7 @@ const fb_answer *fb_session_answer(const fb_session *s)
     return &s->answer;
 }
 
-bool fb_puzzle_event(fb_session *s, const fb_script_event *e)
+bool fb_session_puzzle_event(fb_session *s, const fb_script_event *e)
 {
     if (!e->id || e->id != s->answer_request) return false;
     const json_t *answer = json_object_get(e->message, "answer");
@@ -63,7 +63,7 @@ bool fb_puzzle_event(fb_session *s, const fb_script_event *e)
     return true;
 }
 
-void fb_puzzle_lost(fb_session *s)
+void fb_session_puzzle_lost(fb_session *s)
 {
     if (s->answer_request) failed(s, &s->script_error);
 }

@@ -481,9 +481,9 @@ static void record_groups(fb_recorder *r, const fb_plan *plan, const fb_program 
         int n = 0;
         for (int i = 0; i < p->n_launches; i++) {
             if (p->launches[i].group != g) continue;
-            codes[n++] = fb_code_name(p, &p->launches[i], fb_arena_alloc(arena, FB_SIGNATURE));
+            codes[n++] = fb_recording_code_name(p, &p->launches[i], fb_arena_alloc(arena, FB_SIGNATURE));
         }
-        fb_recording_set_group(r->file, fb_group_signature(plan, g, signature), n, codes);
+        fb_recording_set_group(r->file, fb_recording_group_signature(plan, g, signature), n, codes);
     }
     fb_arena_free(arena);
 }
@@ -497,7 +497,7 @@ static bool code_known(const fb_recorder *r, const fb_program *p, const fb_launc
 {
     char code[FB_SIGNATURE];
     fb_recorded_kernel have;
-    return fb_recording_kernel(r->file, fb_code_name(p, l, code), &have);
+    return fb_recording_kernel(r->file, fb_recording_code_name(p, l, code), &have);
 }
 
 static bool all_known(const fb_recorder *r, const fb_program *p)
@@ -515,7 +515,8 @@ static bool compile(fb_recorder *r, const fb_program *p, fb_error *err)
     if (!r->o.compile(r->o.ctx, p, err)) return false;
     for (int i = 0; i < p->n_launches; i++)
         if (!code_known(r, p, &p->launches[i]))
-            fb_recording_set_kernel(r->file, fb_code_name(p, &p->launches[i], code), &nothing), r->n.kernels++;
+            fb_recording_set_kernel(r->file, fb_recording_code_name(p, &p->launches[i], code), &nothing),
+                r->n.kernels++;
     return true;
 }
 
@@ -537,11 +538,11 @@ static void record_plan(fb_recorder *r, const column_run *e)
     fb_launch_mode mode = fb_plan_launch_mode(e->plan);
     char code[FB_SIGNATURE];
     fb_recorded_plan *plan = fb_calloc(1, sizeof *plan), *have = fb_calloc(1, sizeof *have);
-    fb_program_code(e->program, plan->code);
+    fb_recording_program_code(e->program, plan->code);
     bool known = fb_recording_plan(r->file, e->signature, have) && strcmp(have->code, plan->code) == 0;
     json_t *kernels = known && mode == FB_LAUNCH_GRAPH ? fb_recording_plan_kernels(r->file, e->signature) : NULL;
     if (known) *plan = *have;
-    fb_graph_signature(e->graph, plan->graph);
+    fb_recording_graph_signature(e->graph, plan->graph);
     plan->wall_us[mode] = report->wall_us;
     record_rounds(e, &plan->rounds[mode]);
     if (mode != FB_LAUNCH_GRAPH || !plan->device_us.n) plan->device_us = report->device_us;
@@ -583,8 +584,9 @@ static bool plan_known(const fb_recorder *r, const char *signature, const fb_pro
 {
     char code[FB_SIGNATURE];
     fb_recorded_plan *have = fb_calloc(1, sizeof *have);
-    bool known = fb_recording_plan(r->file, signature, have) && strcmp(have->code, fb_program_code(p, code)) == 0 &&
-                 have->wall_us[mode].n && have->rounds[mode].n && (mode == FB_LAUNCH_GRAPH || all_known(r, p));
+    bool known = fb_recording_plan(r->file, signature, have) &&
+                 strcmp(have->code, fb_recording_program_code(p, code)) == 0 && have->wall_us[mode].n &&
+                 have->rounds[mode].n && (mode == FB_LAUNCH_GRAPH || all_known(r, p));
     fb_free(have);
     return known;
 }
@@ -606,7 +608,7 @@ static void add_plan(fb_recorder *r, entries *all, const char *what, const fb_gr
     fb_launch_mode mode = fb_plan_launch_mode(plan);
     e.program = fb_lower(plan, r->target, &why);
     snprintf(e.what, sizeof e.what, "%s%s", what, mode == FB_LAUNCH_GRAPH ? " as a graph" : "");
-    fb_plan_signature(plan, e.signature);
+    fb_recording_plan_signature(plan, e.signature);
     bool twice = is_among(all, e.signature, plan), known = e.program && plan_known(r, e.signature, e.program, mode);
     if (r->o.compile && e.program) known |= all_known(r, e.program);
     if (e.program) record_groups(r, plan, e.program);
@@ -667,7 +669,8 @@ static json_t *missing_codes(fb_recorder *r, const fb_plan *plan)
     json_t *missing = p ? json_object() : NULL;
     for (int i = 0; p && i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
-        if (is_launch(l) && !code_known(r, p, l)) json_object_set_new(missing, fb_code_name(p, l, code), json_true());
+        if (is_launch(l) && !code_known(r, p, l))
+            json_object_set_new(missing, fb_recording_code_name(p, l, code), json_true());
     }
     if (p) record_groups(r, plan, p);
     fb_program_free(p);
@@ -766,7 +769,7 @@ static json_t **wanted_by_edge(fb_recorder *r, const fb_plan *plan)
         char signature[FB_SIGNATURE];
         fb_plan *one = toggled(plan, e);
         if (!one) continue;
-        bool again = json_object_get(seen, fb_plan_signature(one, signature)) != NULL; /* of a repetition */
+        bool again = json_object_get(seen, fb_recording_plan_signature(one, signature)) != NULL; /* of a repetition */
         json_object_set_new(seen, signature, json_true());
         if (!again) wanted[i] = missing_codes(r, one);
         fb_plan_free(one);
@@ -846,7 +849,8 @@ static void record_peer_plan(fb_recorder *r, const column_run *e)
     plan->n_kernels = n < FB_PEER_KERNELS ? n : FB_PEER_KERNELS;
     memcpy(plan->kernels, all, (size_t)plan->n_kernels * sizeof *all);
     fb_free(all);
-    fb_recording_set_peer_plan(r->file, fb_graph_signature(e->graph, graph), r->peer.device, e->peer_plan, plan);
+    fb_recording_set_peer_plan(r->file, fb_recording_graph_signature(e->graph, graph), r->peer.device, e->peer_plan,
+                               plan);
     fb_free(plan);
     r->n.plans++;
 }
@@ -855,8 +859,8 @@ static bool peer_known(const fb_recorder *r, const fb_graph *g, const char *plan
 {
     char graph[FB_SIGNATURE];
     fb_peer_plan *have = fb_calloc(1, sizeof *have);
-    bool known =
-        fb_recording_peer_plan(r->file, fb_graph_signature(g, graph), r->peer.device, plan, have) && have->rounds.n;
+    bool known = fb_recording_peer_plan(r->file, fb_recording_graph_signature(g, graph), r->peer.device, plan, have) &&
+                 have->rounds.n;
     fb_free(have);
     return known;
 }
@@ -1009,7 +1013,7 @@ static void note_case(fb_recorder *r, const char *script, const fb_graph *g)
         r->cases_of = fb_strdup(script);
         r->cases = json_object();
     }
-    json_object_set_new(r->cases, fb_graph_signature(g, graph), json_true());
+    json_object_set_new(r->cases, fb_recording_graph_signature(g, graph), json_true());
     const json_t *had = fb_recording_experiment(r->file, script);
     json_t *now = had ? json_deep_copy(had) : json_object();
     json_object_update(now, r->cases);

@@ -82,7 +82,7 @@ void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only)
     if (c->job || (!c->shown.plan && !fb_column_foreign(c))) return;
     bool wait = false;
     fb_error why = {0};
-    fb_device_record *d = fb_device_named(s, c->device, &wait, &why);
+    fb_device_record *d = fb_session_device_named(s, c->device, &wait, &why);
     if (!d || !fb_kernels_ready(c, &why)) {
         fb_column_fail(c, &why);
         return;
@@ -112,7 +112,7 @@ static void job_failed(fb_session *s, fb_job *j, const fb_error *why)
         fb_column_fail(c, why);
 }
 
-void fb_schedule_unpair(fb_column_record *c)
+void fb_scheduler_unpair(fb_column_record *c)
 {
     if (c->against && c->against->against == c) c->against->against = NULL;
     c->against = NULL;
@@ -125,7 +125,7 @@ static void job_done(fb_session *s, fb_job *j)
     job_end(s, j);
     s->measured++;
     if (!c) return;
-    fb_schedule_unpair(c);
+    fb_scheduler_unpair(c);
     fb_column_set_state(c, FB_COLUMN_DONE);
     fb_devices_judge(s, c);
 }
@@ -238,7 +238,7 @@ static bool read_beside_graph(const fb_session *s, const fb_node *node, fb_file_
     return ok;
 }
 
-bool fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g, fb_error *err)
+bool fb_scheduler_send_files(fb_session *s, int worker, const fb_graph *g, fb_error *err)
 {
     fb_worker_record *w = &s->workers[worker];
     for (int i = 0; i < g->n_nodes; i++) {
@@ -289,7 +289,7 @@ static void prepare(fb_session *s, fb_job *j)
     bool counters = c->shown.machine && c->shown.machine->target->counters;
     o.counters = j->counting = s->options.counters && counters && !j->verify_only && !j->uncounted.kind;
     fb_error why = {0};
-    if (!fb_schedule_send_files(s, j->worker, c->shown.written, &why)) {
+    if (!fb_scheduler_send_files(s, j->worker, c->shown.written, &why)) {
         job_failed(s, j, &why);
         return;
     }
@@ -297,7 +297,7 @@ static void prepare(fb_session *s, fb_job *j)
     j->outstanding = true;
     j->hot = j->cold = j->rounds = 0;
     j->spent_us = j->least_us = 0;
-    const char *device = fb_device_called(s, c->shown.device);
+    const char *device = fb_session_device_called(s, c->shown.device);
     j->id = c->obeyed       ? fb_worker_prepare_json(w, c->shown.written, c->obeyed, device, &o)
             : c->shown.plan ? fb_worker_prepare(w, c->shown.written, c->shown.plan, device, &o)
                             : fb_worker_prepare_named(w, c->shown.written, c->plan_name, device, &o);
@@ -348,7 +348,8 @@ static void check(fb_session *s, fb_job *j)
 {
     fb_measure_options o = seeds_of(s, j);
     j->outstanding = j->checking = true;
-    fb_worker_check(worker_of(s, j), j->id, j->column->shown.written, fb_device_called(s, j->column->shown.device), &o);
+    fb_worker_check(worker_of(s, j), j->id, j->column->shown.written,
+                    fb_session_device_called(s, j->column->shown.device), &o);
 }
 
 static void trace(fb_session *s, fb_job *j)
@@ -540,7 +541,7 @@ static void next_turn(fb_session *s, int worker)
     if (j) look(s, j);
 }
 
-void fb_schedule_run(fb_session *s)
+void fb_scheduler_run(fb_session *s)
 {
     for (int i = 0; i < s->n_workers; i++) next_turn(s, i);
 }
@@ -706,7 +707,7 @@ static void search_answered(fb_session *s, fb_job *j, const fb_worker_event *e)
         fb_search_found(c, e->message);
 }
 
-void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e)
+void fb_scheduler_event(fb_session *s, int worker, fb_worker_event *e)
 {
     fb_job *j = job_of(s, worker, e->id);
     if (!j) return; /* an answer to what was forgotten */
@@ -740,7 +741,7 @@ void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e)
         refused(s, j, e);
 }
 
-void fb_schedule_free(fb_session *s)
+void fb_scheduler_free(fb_session *s)
 {
     while (s->jobs.n) fb_free(s->jobs.at[--s->jobs.n]);
     FB_VEC_FREE(&s->jobs);
@@ -831,8 +832,8 @@ void fb_session_compare(fb_session *s, int a, int b)
     fb_column_record *first = fb_column_at(s, a), *second = fb_column_at(s, b);
     fb_session_measure(s, both, 2);
     if (!first || !second || first == second) return;
-    fb_schedule_unpair(first);
-    fb_schedule_unpair(second);
+    fb_scheduler_unpair(first);
+    fb_scheduler_unpair(second);
     first->against = second;
     second->against = first;
 }

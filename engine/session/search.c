@@ -31,10 +31,11 @@ void fb_search_send(fb_session *s, fb_job *j)
     fb_measure_options o = {.seeds = {s->options.seed}, .n_seeds = 1};
     const fb_machine *as = c->shown.machine->target->stands_in ? s->options.plan_as : NULL;
     fb_error why = {0};
-    if (!fb_schedule_send_files(s, j->worker, c->shown.written, &why)) fb_session_say(s, "%s", why.text);
+    if (!fb_scheduler_send_files(s, j->worker, c->shown.written, &why)) fb_session_say(s, "%s", why.text);
     j->outstanding = true;
-    j->id = fb_worker_search(s->workers[j->worker].worker, c->shown.written, fb_device_called(s, c->shown.device), &o,
-                             c->search_again || s->options.search_again, as);
+    j->id =
+        fb_worker_search(s->workers[j->worker].worker, c->shown.written, fb_session_device_called(s, c->shown.device),
+                         &o, c->search_again || s->options.search_again, as);
 }
 
 /* The plan before it is there still, if there was one. */
@@ -56,7 +57,7 @@ static bool take(fb_column_record *c, const json_t *message, fb_error *err)
 {
     fb_session *s = c->session;
     bool wait = false;
-    fb_device_record *d = fb_device_named(s, c->device, &wait, err);
+    fb_device_record *d = fb_session_device_named(s, c->device, &wait, err);
     if (!d || !fb_best_summary_from_json(&c->search, json_object_get(message, "summary"), err)) return false;
     fb_planner *planner = fb_slot_planner_for(s, c->slot, d);
     fb_plan *plan = fb_plan_from_json(planner, json_object_get(message, "plan"), true, NULL, err);

@@ -32,7 +32,7 @@ fb_session *fb_session_new(const fb_session_options *o, fb_error *err)
     s->options = *o;
     s->options.set = NULL;
     s->self = fb_strdup(o->self);
-    s->device = fb_copy_text(o->device);
+    s->device = fb_session_copy_text(o->device);
     s->set = o->set ? json_deep_copy(o->set) : json_object();
     s->params = json_object();
     if (!fb_devices_start(s, err)) {
@@ -51,7 +51,7 @@ void fb_session_free(fb_session *s)
     for (int i = 0; i < s->hidden.n; i++) fb_column_free(s->hidden.at[i]);
     FB_VEC_FREE(&s->columns);
     FB_VEC_FREE(&s->hidden);
-    fb_schedule_free(s);
+    fb_scheduler_free(s);
     fb_load_free(s);
     fb_peek_free(s);
     fb_kernels_free(s);
@@ -172,9 +172,9 @@ static void worker_event(fb_session *s, int worker, fb_worker_event *e)
     case FB_WORKER_DEVICES: fb_devices_list_event(s, worker, e); break;
     case FB_WORKER_MACHINE: fb_devices_machine_event(s, worker, e); break;
     case FB_WORKER_ERROR:
-        if (!fb_devices_error(s, worker, e)) fb_schedule_event(s, worker, e);
+        if (!fb_devices_error(s, worker, e)) fb_scheduler_event(s, worker, e);
         break;
-    default: fb_schedule_event(s, worker, e); break;
+    default: fb_scheduler_event(s, worker, e); break;
     }
 }
 
@@ -218,7 +218,7 @@ void fb_session_pump(fb_session *s)
     s->advanced = s->serial;
     fb_experiment_pump(s);
     if (s->automatic) measure_changed(s);
-    fb_schedule_run(s);
+    fb_scheduler_run(s);
     fb_devices_idle(s);
 }
 

@@ -192,8 +192,8 @@ int fb_session_eject(fb_session *s, int column, int group, const char *path, boo
 bool fb_session_eject_path(const fb_session *s, int column, int group, const char *folder, char to[PATH_MAX],
                            fb_error *err);
 /* Where kernels of the script lie: its folder, or for a bundled one $XDG_DATA_HOME/fusebox. */
-const char *fb_session_folder(const fb_session *s, char to[PATH_MAX]); /* NULL: there is no place for it */
-const char *fb_kernel_path_from(const char *path, const char *folder); /* relative where it lies in `folder` */
+const char *fb_session_folder(const fb_session *s, char to[PATH_MAX]);    /* NULL: there is no place for it */
+const char *fb_session_kernel_path(const char *path, const char *folder); /* relative where it lies in `folder` */
 /* All files that columns' plans name, absolute; arena-owned. */
 int fb_session_kernel_files(const fb_session *s, fb_arena *arena, const char ***out);
 /* They may have been saved: columns with one that holds something else now are as if just edited. Returns how many. */
@@ -263,7 +263,7 @@ void fb_session_predict(fb_session *s, const char *puzzle, const char *chosen, d
 
 /* {"name":…,"groups":[[node, …], …]}, for a compiler that is to keep to a plan: the nodes of a group are one kernel.
  * New; NULL where the plan is of another graph than the one as written (its loops were found). */
-json_t *fb_plan_as_groups(const fb_plan *plan, const char *name);
+json_t *fb_session_plan_as_groups(const fb_plan *plan, const char *name);
 
 /* What workers told: arrays of the hello message; NULL until known. */
 const json_t *fb_session_devices(const fb_session *s);

@@ -126,7 +126,7 @@ static fb_device *device_named(child *c, const char *name, fb_error *err)
 
 static void unlock(child *c)
 {
-    fb_device_lock_leave(&c->lock);
+    fb_lock_leave(&c->lock);
     c->locked[0] = '\0';
 }
 
@@ -135,11 +135,11 @@ static bool lock_device(child *c, const fb_device *d, const fb_progress *progres
 {
     char what[64];
     bool ours = strcmp(c->locked, d->name) == 0;
-    if (ours && fb_now_ns() - c->lock_since > lock_hold_ns && fb_device_lock_wanted(&c->lock)) ours = false;
+    if (ours && fb_now_ns() - c->lock_since > lock_hold_ns && fb_lock_wanted(&c->lock)) ours = false;
     if (ours) return true;
     unlock(c);
-    if (!fb_device_lock_enter(&c->lock, d->name, NULL)) return true;
-    for (int ahead; (ahead = fb_device_lock_ahead(&c->lock)) > 0;) {
+    if (!fb_lock_enter(&c->lock, d->name, NULL)) return true;
+    for (int ahead; (ahead = fb_lock_ahead(&c->lock)) > 0;) {
         snprintf(what, sizeof what, "waiting, %d ahead", ahead);
         if (!progress->step(progress->ctx, what, 0)) {
             unlock(c);
@@ -530,10 +530,10 @@ static char *next_line(child *c)
     return line ? fb_strdup(line) : NULL;
 }
 
-int fb_device_child_main(void *ctx, int in, int out)
+int fb_worker_device_main(void *ctx, int in, int out)
 {
     fb_written_count(ctx);
-    child c = {.channel = fb_private_channel(in, out), .memo = fb_check_memo_new(), .lock = {.fd = -1}};
+    child c = {.channel = fb_channel_private(in, out), .memo = fb_check_memo_new(), .lock = {.fd = -1}};
     c.during = (fb_progress){.step = child_step, .ctx = &c};
     bool open = true;
     for (char *line; open && (line = next_line(&c));) {

@@ -535,7 +535,7 @@ static bool learn_machine(state *st, fb_error *err)
     return st->s->failed ? false : fb_fail(err, FB_ERR_CRASH, "%s could not be opened", st->o->device);
 }
 
-bool fb_fuzz(const fb_fuzz_options *o, fb_fuzz_totals *totals, fb_error *err)
+bool fb_worker_fuzz(const fb_fuzz_options *o, fb_fuzz_totals *totals, fb_error *err)
 {
     const char *tmp = getenv("TMPDIR");
     state st = {.o = o, .totals = totals, .jobs = o->jobs > 0 ? o->jobs : cores(), .start_us = fb_now_us()};

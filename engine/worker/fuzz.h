@@ -32,6 +32,6 @@ typedef struct {
 } fb_fuzz_options;
 
 /* False when the device cannot be used or no process started. Findings are no error. */
-bool fb_fuzz(const fb_fuzz_options *o, fb_fuzz_totals *totals, fb_error *err);
+bool fb_worker_fuzz(const fb_fuzz_options *o, fb_fuzz_totals *totals, fb_error *err);
 
 #endif

@@ -68,7 +68,7 @@ void fb_send_progress(fb_progress_sender *s, const char *what, double fraction)
     fb_channel_flush(s->channel, 0, NULL);
 }
 
-fb_channel *fb_private_channel(int in, int out)
+fb_channel *fb_channel_private(int in, int out)
 {
     int own_in = fcntl(in, F_DUPFD_CLOEXEC, 3), own_out = fcntl(out, F_DUPFD_CLOEXEC, 3);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -104,10 +104,10 @@ static void confine_reference(void)
     fb_confine(FB_ROLE_REFERENCE, &(fb_confine_places){.write = list, .n_write = n});
 }
 
-int fb_reference_main(void *ctx, int in, int out)
+int fb_worker_reference_main(void *ctx, int in, int out)
 {
     const fb_reference_job *job = ctx;
-    fb_channel *c = fb_private_channel(in, out);
+    fb_channel *c = fb_channel_private(in, out);
     reference_progress to = {.sender = {.channel = c}};
     fb_progress progress = {.step = reference_step, .ctx = &to};
     fb_error why = {0};
@@ -138,7 +138,7 @@ static void list_confinement(json_t *libraries)
 int fb_list_main(void *ctx, int in, int out)
 {
     (void)ctx;
-    fb_channel *c = fb_private_channel(in, out);
+    fb_channel *c = fb_channel_private(in, out);
     json_t *devices = json_array(), *libraries = json_array();
     for (int i = 0; fb_device_table[i]; i++) fb_device_table[i]->list(devices, libraries);
     list_confinement(libraries);

@@ -48,7 +48,7 @@ static bool draw(int fd, int64_t *ticket)
     return ok;
 }
 
-bool fb_device_lock_enter(fb_device_lock *lock, const char *device, fb_error *err)
+bool fb_lock_enter(fb_device_lock *lock, const char *device, fb_error *err)
 {
     char path[2400];
     *lock = (fb_device_lock){.fd = -1};
@@ -57,7 +57,7 @@ bool fb_device_lock_enter(fb_device_lock *lock, const char *device, fb_error *er
     if (lock->fd < 0) return fb_fail_prefix(err, "the lock of %s cannot be opened", device);
     if (draw(lock->fd, &lock->ticket)) return true;
     fb_fail(err, FB_ERR_SYSTEM, "the lock of %s cannot be taken: %s: %s", device, path, strerror(errno));
-    fb_device_lock_leave(lock);
+    fb_lock_leave(lock);
     return false;
 }
 
@@ -70,18 +70,18 @@ static int alive(int fd, int64_t from, int64_t to)
     return 1 + alive(fd, from, found) + alive(fd, found + 1, to);
 }
 
-int fb_device_lock_ahead(const fb_device_lock *lock)
+int fb_lock_ahead(const fb_device_lock *lock)
 {
     return lock->fd < 0 ? 0 : alive(lock->fd, 0, lock->ticket);
 }
 
-bool fb_device_lock_wanted(const fb_device_lock *lock)
+bool fb_lock_wanted(const fb_device_lock *lock)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = FIRST + lock->ticket + 1};
     return lock->fd >= 0 && fcntl(lock->fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
 }
 
-void fb_device_lock_leave(fb_device_lock *lock)
+void fb_lock_leave(fb_device_lock *lock)
 {
     if (lock->fd >= 0) close(lock->fd);
     *lock = (fb_device_lock){.fd = -1};

@@ -443,7 +443,7 @@ static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_e
     s->reference_made = false;
     s->job = job;
     snprintf(s->job_hex, sizeof s->job_hex, "%s", k->hex);
-    return fb_child_start(&s->reference, NULL, fb_reference_main, &s->job, -1, err);
+    return fb_child_start(&s->reference, NULL, fb_worker_reference_main, &s->job, -1, err);
 }
 
 static void reference_line(supervisor *s, const char *line, size_t n)
@@ -496,7 +496,7 @@ static void pause_reference(supervisor *s, bool pause)
 static bool start_child(supervisor *s, fb_error *err)
 {
     if (s->child.pid) return true;
-    return fb_child_start(&s->child, NULL, fb_device_child_main, s->child_wrote, -1, err);
+    return fb_child_start(&s->child, NULL, fb_worker_device_main, s->child_wrote, -1, err);
 }
 
 static void send_files(supervisor *s)

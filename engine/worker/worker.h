@@ -90,10 +90,9 @@ typedef struct {
     int64_t ticket;
 } fb_device_lock;
 
-bool fb_device_lock_enter(fb_device_lock *lock, const char *device,
-                          fb_error *err);               /* gets in line; never blocks long */
-int fb_device_lock_ahead(const fb_device_lock *lock);   /* 0: the device is ours */
-bool fb_device_lock_wanted(const fb_device_lock *lock); /* somebody waits behind */
-void fb_device_lock_leave(fb_device_lock *lock);        /* also safe when not in line */
+bool fb_lock_enter(fb_device_lock *lock, const char *device, fb_error *err); /* gets in line; never blocks long */
+int fb_lock_ahead(const fb_device_lock *lock);                               /* 0: the device is ours */
+bool fb_lock_wanted(const fb_device_lock *lock);                             /* somebody waits behind */
+void fb_lock_leave(fb_device_lock *lock);                                    /* also safe when not in line */
 
 #endif

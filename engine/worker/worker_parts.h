@@ -41,12 +41,12 @@ typedef struct {
 void fb_send_progress(fb_progress_sender *s, const char *what, double fraction);
 
 /* Moves the channel's descriptors away from stdin and stdout, which become /dev/null and stderr. */
-fb_channel *fb_private_channel(int in, int out);
+fb_channel *fb_channel_private(int in, int out);
 
 /* ---- the processes; as fb_child_start wants them ---- */
 
 /* Further messages of its own: {"type":"forget","hash":H}. */
-int fb_device_child_main(void *ctx, int in, int out); /* ctx: fb_written */
+int fb_worker_device_main(void *ctx, int in, int out); /* ctx: fb_written */
 
 typedef struct {
     const fb_graph *graph;
@@ -55,7 +55,8 @@ typedef struct {
     fb_worker_files *files;
     fb_written *wrote;
 } fb_reference_job;
-int fb_reference_main(void *ctx, int in, int out); /* ctx: fb_reference_job. Exit status 0, or an error message and 1 */
+int fb_worker_reference_main(void *ctx, int in,
+                             int out); /* ctx: fb_reference_job. Exit status 0, or an error message and 1 */
 
 int fb_list_main(void *ctx, int in, int out); /* sends one {"devices":[…],"libraries":[…]} */
 

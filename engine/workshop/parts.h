@@ -212,7 +212,7 @@ void fb_seat_refuse(fb_workshop *w, fb_seat *s, int64_t id, fb_error_kind kind, 
     __attribute__((format(printf, 5, 6)));
 int fb_seat_timeout(const fb_seat *s);                      /* ms until it may be read again or is given up; -1: none */
 fb_known_graph *fb_seat_graph(fb_seat *s, const char *hex); /* one that it has sent; NULL */
-void fb_graph_unuse(fb_workshop *w, fb_known_graph *g);
+void fb_workshop_unuse(fb_workshop *w, fb_known_graph *g);
 /* Has this seat sent all values that the graph takes from files? Else it was told. Whose values differ from those that
  * the workshop has under that key is measured with neither. */
 bool fb_seat_has_inputs(fb_workshop *w, fb_seat *s, int64_t id, const fb_graph *g);

@@ -110,7 +110,7 @@ bool fb_seat_may_write(fb_workshop *w, fb_seat *s, int64_t id, double more)
 
 /* ---- graphs ---- */
 
-void fb_graph_unuse(fb_workshop *w, fb_known_graph *g)
+void fb_workshop_unuse(fb_workshop *w, fb_known_graph *g)
 {
     if (--g->users > 0) return;
     for (int i = 0; i < w->graphs.n; i++)
@@ -135,7 +135,7 @@ static void forget_oldest(fb_workshop *w, fb_seat *s)
     fb_known_graph *g = s->graphs.at[0];
     memmove(s->graphs.at, s->graphs.at + 1, (size_t)--s->graphs.n * sizeof g);
     s->graph_bytes -= g->text_bytes;
-    fb_graph_unuse(w, g);
+    fb_workshop_unuse(w, g);
 }
 
 /* Were every computed value stored, and every input. */

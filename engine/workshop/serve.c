@@ -251,7 +251,7 @@ void fb_workshop_free(fb_workshop *w)
     FB_VEC_FREE(&w->seats);
     while (w->graphs.n) {
         w->graphs.at[0]->users = 1;
-        fb_graph_unuse(w, w->graphs.at[0]);
+        fb_workshop_unuse(w, w->graphs.at[0]);
     }
     FB_VEC_FREE(&w->graphs);
     for (int i = 0; i < w->files.n; i++) {

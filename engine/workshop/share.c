@@ -90,7 +90,7 @@ static void case_free(fb_workshop *w, fb_case *c)
     for (int i = 0; i < w->cases.n; i++)
         if (w->cases.at[i] == c) w->cases.at[i] = w->cases.at[--w->cases.n];
     if (c->id) fb_worker_release(w->lanes[c->lane].worker, c->id);
-    fb_graph_unuse(w, c->graph);
+    fb_workshop_unuse(w, c->graph);
     json_decref(c->plan);
     json_decref(c->report);
     FB_VEC_FREE(&c->users);
@@ -227,7 +227,7 @@ static void task_free(fb_workshop *w, fb_task *t)
             break;
         }
     if (w->lanes[t->lane].running == t) stop_using(&w->lanes[t->lane], t->lane);
-    fb_graph_unuse(w, t->graph);
+    fb_workshop_unuse(w, t->graph);
     FB_VEC_FREE(&t->waiters);
     fb_free(t->key);
     fb_free(t);

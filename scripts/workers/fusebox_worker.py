@@ -97,7 +97,7 @@ def constant(xp, node, value):
 
 
 def source(xp, node, seed, files):
-    """What a source node holds under a seed: bit for bit what fb_source_fill gives every other device."""
+    """What a source node holds under a seed: bit for bit what fb_interp_fill_source gives every other device."""
     shape, dtype, dist = node["shape"], node["dtype"], node.get("dist", "uniform")
     wide = dtype in FLOATS
     if node["op"] == "iota":

@@ -104,7 +104,7 @@ static void look_at_group(check *c, const fb_plan *plan, int group)
 {
     char signature[FB_SIGNATURE];
     kernel k = {0};
-    fb_group_signature(plan, group, signature);
+    fb_recording_group_signature(plan, group, signature);
     if (fb_recording_group(c->r, signature) != 1) return;
     snprintf(k.code, sizeof k.code, "%s", fb_recording_group_code(c->r, signature, 0));
     const fb_group *g = fb_plan_group(plan, group);
@@ -137,7 +137,7 @@ static void look_at_merged(check *c, const fb_plan *plan)
         if (l->kind != FB_LAUNCH_KERNEL || !p->kernels[l->kernel].merged) continue;
         const fb_kernel *is = &p->kernels[l->kernel];
         kernel k = {.family = FB_FAMILY_SCAN, .cost = is->cost};
-        fb_code_name(p, l, k.code);
+        fb_recording_code_name(p, l, k.code);
         add_kernel(c, &k, is->name, is->n_nodes);
     }
     fb_program_free(p);
@@ -163,7 +163,7 @@ static bool is_recorded(const check *c, const fb_plan *plan)
 {
     char signature[FB_SIGNATURE];
     fb_recorded_plan have;
-    return fb_recording_plan(c->r, fb_plan_signature(plan, signature), &have);
+    return fb_recording_plan(c->r, fb_recording_plan_signature(plan, signature), &have);
 }
 
 /* Does the script begin with this preset of this variant, on the device that is there? */

@@ -83,7 +83,7 @@ else
 fi
 
 # How a kernel is dealt to threads is decided in schedule/, from its knobs; what writes it out reads what was decided.
-decided='FB_KNOB_|knobs->value|fb_(gemm|chain)_tile_of\('
+decided='FB_KNOB_|knobs->value|fb_gemm_tile_of\(|fb_schedule_chain_tile\('
 found=$(sources -rnE --include='*.[ch]' "$decided" engine/code)
 if [ -z "$found" ]; then report ok "a schedule is decided once"; else report not-ok "decided in code/: $found"; fi
 
@@ -104,4 +104,14 @@ if [ -z "$found" ]; then report ok "so is what no knob says"; else report not-ok
 # A warp's threads are the target's to tell.
 warps=$(sources -rnE --include='*.[ch]' 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine)
 if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi
+
+# The first word of a public function's name says which folder it lives in.
+words=$(sources -rE --include='*.h' '^[a-z][^(]*\bfb_[a-z0-9_]+\(' engine tui | grep -vE '^[^:]*:(typedef|return)\b' |
+    sed -E 's/^([a-z]+\/[a-z]+)[^:]*:[^(]*\bfb_([a-z0-9]+)[a-z0-9_]*\(.*/\2 \1/' | LC_ALL=C sort -u)
+shared=$(echo "$words" | awk '{ n[$1]++; in_[$1] = in_[$1] " " $2 } END { for (w in n) if (n[w] > 1) print "fb_" w "_" in_[w] }')
+if [ "$(echo "$words" | wc -l)" -gt 100 ] && [ -z "$shared" ]; then
+    report ok "a prefix is one folder's"
+else
+    report not-ok "prefixes of several folders: $shared"
+fi
 done_testing

@@ -216,7 +216,7 @@ static void run_table(const uint8_t *bytes, size_t n)
     if (!n) return;
     fb_error err = {0};
     fb_file_table table = {0};
-    if (!fb_file_parse(names[bytes[0] % 3], (const char *)bytes + 1, n - 1, NULL, &table, &err)) {
+    if (!fb_script_parse_file(names[bytes[0] % 3], (const char *)bytes + 1, n - 1, NULL, &table, &err)) {
         check_error(&err);
         return;
     }

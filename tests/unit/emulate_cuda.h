@@ -83,7 +83,7 @@ static inline void add_beginning(fb_str *out)
 static inline void add_pieces(fb_str *out, const fb_kernel *k)
 {
     const char *piece;
-    for (int i = 0; (piece = fb_kernel_piece(&fb_target_cuda, k, i)); i++) {
+    for (int i = 0; (piece = fb_program_kernel_piece(&fb_target_cuda, k, i)); i++) {
         if (strstr(piece, "// ---- PTX ----"))
             add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
         else

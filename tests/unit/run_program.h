@@ -231,7 +231,7 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
         if (watch) watch->name(b->name, buffers[i], (size_t)b->bytes);
         next += (b->bytes + 255) / 256 * 256 + 256;
         if (b->kind != FB_BUFFER_OUTPUT &&
-            !fb_source_fill(g, b->node, seed, NULL, NULL, 0, b->elements, buffers[i], &err))
+            !fb_interp_fill_source(g, b->node, seed, NULL, NULL, 0, b->elements, buffers[i], &err))
             fail_msg("%s", err.text);
     }
     for (int i = 0; i < p->n_launches; i++) {

@@ -54,7 +54,7 @@ static inline kept kept_new(const fb_graph *g, const fb_id *want, int n)
     for (int i = 0; i < n; i++) {
         kept_value *v = &k.value[i];
         const fb_node *node = &g->nodes[want[i]];
-        *v = (kept_value){.node = want[i], .shape = fb_judge_shape_of(node), .bytes = fb_node_bytes(g, want[i])};
+        *v = (kept_value){.node = want[i], .shape = fb_judgement_shape_of(node), .bytes = fb_node_bytes(g, want[i])};
         size_t elements = (size_t)v->shape.elements + 1;
         bool whole = fb_dtype_is_float(node->dtype);
         if (whole)

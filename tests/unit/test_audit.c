@@ -37,10 +37,10 @@ static void the_floor_counts_what_files_touch(void **state)
     (void)state;
     rig r;
     make(&r, 7);
-    assert_true(fb_program_has_files(&r.program));
+    assert_true(fb_audit_has_files(&r.program));
     assert_true(fabs(fb_files_floor_us(&r.program, &r.machine) - 70) < 1e-6);
     r.kernels[0].file = NULL;
-    assert_false(fb_program_has_files(&r.program));
+    assert_false(fb_audit_has_files(&r.program));
     assert_true(fb_files_floor_us(&r.program, &r.machine) == 0);
 }
 

@@ -327,19 +327,19 @@ static void computations_are_told_apart(void **state)
 {
     (void)state;
     const char *plain = "2 out of 80 = 00000000000000aa 40:100:3:4:-5 40:9:0.5:1:2";
-    assert_true(fb_results_alike(plain, plain));
-    assert_true(fb_results_alike(plain, "2 out of 80"));
-    assert_true(fb_results_alike("2 out of 80", plain));
-    assert_false(fb_results_alike(plain, "2 out of 81"));
-    assert_false(fb_results_alike("2 out of 8", plain));
-    assert_true(fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:9.1:0.52:1:2 40:101:3.1:4.1:-5.1"));
+    assert_true(fb_computes_alike(plain, plain));
+    assert_true(fb_computes_alike(plain, "2 out of 80"));
+    assert_true(fb_computes_alike("2 out of 80", plain));
+    assert_false(fb_computes_alike(plain, "2 out of 81"));
+    assert_false(fb_computes_alike("2 out of 8", plain));
+    assert_true(fb_computes_alike(plain, "2 out of 80 = 00000000000000aa 40:9.1:0.52:1:2 40:101:3.1:4.1:-5.1"));
     assert_false(
-        fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:100:3:4:5 40:9:0.5:1:2")); /* placed otherwise */
+        fb_computes_alike(plain, "2 out of 80 = 00000000000000aa 40:100:3:4:5 40:9:0.5:1:2")); /* placed otherwise */
     assert_false(
-        fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:100:30:4:-5 40:9:0.5:1:2")); /* all positive */
-    assert_false(fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:50:3:4:-5 40:9:0.5:1:2"));
-    assert_false(fb_results_alike(plain, "2 out of 80 = 00000000000000aa 40:100:3:4:-5 40:100:3:4:-5"));
-    assert_true(fb_results_alike(plain, "2 out of 80 = 00000000000000ab 40:50:30:4:5 40:9:0.5:1:2"));
+        fb_computes_alike(plain, "2 out of 80 = 00000000000000aa 40:100:30:4:-5 40:9:0.5:1:2")); /* all positive */
+    assert_false(fb_computes_alike(plain, "2 out of 80 = 00000000000000aa 40:50:3:4:-5 40:9:0.5:1:2"));
+    assert_false(fb_computes_alike(plain, "2 out of 80 = 00000000000000aa 40:100:3:4:-5 40:100:3:4:-5"));
+    assert_true(fb_computes_alike(plain, "2 out of 80 = 00000000000000ab 40:50:30:4:5 40:9:0.5:1:2"));
 }
 
 int main(void)

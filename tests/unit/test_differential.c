@@ -416,7 +416,7 @@ static void every_rule_is_met(void **state)
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_HOST);
     int vast = 0, plans = 0;
-    int64_t odd = fb_verdicts_made(FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
+    int64_t odd = fb_verdict_made(FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
     for (uint64_t seed = 1; seed < 6000 && vast < 8; seed++) {
         fb_graph *g = fb_fuzz_graph(seed, &err);
         bool large = g->n_nodes > 600;
@@ -429,10 +429,10 @@ static void every_rule_is_met(void **state)
         fb_graph_free(g);
     }
     assert_int_equal(vast, 8);
-    assert_true(fb_verdicts_made(FB_VERDICT_ILLEGAL, FB_RULE_KNOB) > odd);
+    assert_true(fb_verdict_made(FB_VERDICT_ILLEGAL, FB_RULE_KNOB) > odd);
     for (int r = FB_RULE_NONE + 1; r < FB_RULES; r++) {
         int64_t made = 0;
-        for (int k = 0; k <= FB_VERDICT_ILLEGAL; k++) made += fb_verdicts_made((fb_verdict_kind)k, (fb_rule)r);
+        for (int k = 0; k <= FB_VERDICT_ILLEGAL; k++) made += fb_verdict_made((fb_verdict_kind)k, (fb_rule)r);
         if (!made) fail_msg("no plan of %d met the rule \"%s\"", plans, fb_rule_get((fb_rule)r)->name);
     }
 }

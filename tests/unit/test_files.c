@@ -100,15 +100,15 @@ static void appended_lines_stay_lines(void **state)
     (void)state;
     fb_error err = {0};
     char *path = keep(in_scratch("lines"));
-    assert_true(fb_append_to_file(path, 0, "one", &err));
-    assert_true(fb_append_to_file(path, 0, "two", &err));
+    assert_true(fb_file_append(path, 0, "one", &err));
+    assert_true(fb_file_append(path, 0, "two", &err));
     assert_int_equal(truncate(path, 6), 0);
-    assert_true(fb_append_to_file(path, 0, "three", &err));
+    assert_true(fb_file_append(path, 0, "three", &err));
     char *text = fb_read_file(path, 100, NULL, &err);
     assert_string_equal(text, "one\ntw\nthree\n");
     fb_free(text);
     fb_free(path);
-    assert_false(fb_append_to_file("/dev/full", 0, "x", &err));
+    assert_false(fb_file_append("/dev/full", 0, "x", &err));
     assert_non_null(strstr(err.text, "/dev/full: No space left"));
 }
 

@@ -372,13 +372,13 @@ static void a_source_is_a_function_of_seed_name_and_index(void **state)
     /* Any part of it, as stored, is the same. */
     float part[5000];
     uint16_t half[7];
-    assert_true(fb_source_fill(r.g, u, 0, NULL, NULL, 17, 5000, part, NULL));
+    assert_true(fb_interp_fill_source(r.g, u, 0, NULL, NULL, 17, 5000, part, NULL));
     for (int k = 0; k < 5000; k++) assert_true(part[k] == (float)get(&r, u)->v[17 + k]);
-    assert_true(fb_source_fill(r.g, n, 0, NULL, NULL, 9993, 7, half, NULL));
+    assert_true(fb_interp_fill_source(r.g, n, 0, NULL, NULL, 9993, 7, half, NULL));
     double last;
     fb_elements_load(FB_F16, 1, &half[6], &last);
     assert_true(last == get(&r, n)->v[9999]);
-    assert_true(fb_source_fill(r.g, u, 1, NULL, NULL, 0, 1, part, NULL));
+    assert_true(fb_interp_fill_source(r.g, u, 1, NULL, NULL, 0, 1, part, NULL));
     assert_true(part[0] != (float)get(&r, u)->v[0]); /* another seed */
     rig_free(&r);
 }
@@ -401,7 +401,7 @@ static void constants_iota_and_random_need_no_seed(void **state)
     EXPECT(&r, j, 0, 0, 0, 1, 1, 1);
     expect_values(&r, y, 3, get(&r, x)->v);
     float stored[3];
-    assert_true(fb_source_fill(r.g, x, 99, NULL, NULL, 0, 3, stored, NULL));
+    assert_true(fb_interp_fill_source(r.g, x, 99, NULL, NULL, 0, 3, stored, NULL));
     for (int k = 0; k < 3; k++) assert_true(stored[k] == (float)get(&r, x)->v[k]);
     rig_free(&r);
 }
@@ -580,7 +580,7 @@ static void a_file_that_is_not_there_is_an_error(void **state)
     assert_int_equal(r.err.kind, FB_ERR_INPUT);
     assert_non_null(strstr(r.err.text, "input"));
     float to[2];
-    assert_false(fb_source_fill(r.g, x, 0, NULL, NULL, 0, 2, to, &r.err));
+    assert_false(fb_interp_fill_source(r.g, x, 0, NULL, NULL, 0, 2, to, &r.err));
     rig_free(&r);
 }
 

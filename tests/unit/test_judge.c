@@ -38,7 +38,7 @@ static double either_way(fb_dtype dtype, double x, double u)
 static tensor tensor_new(fb_dtype dtype, int64_t rows, int64_t columns, double mean)
 {
     tensor t = {.node = {.name = "t", .dtype = dtype, .shape = {2, {rows, columns}}}, .n = rows * columns};
-    t.shape = fb_judge_shape_of(&t.node);
+    t.shape = fb_judgement_shape_of(&t.node);
     t.exact = fb_alloc((size_t)t.n * sizeof(double));
     for (int l = 0; l < FB_TRIALS; l++) t.lane[l] = fb_alloc((size_t)t.n * sizeof(double));
     t.got = fb_alloc((size_t)t.n * 8);
@@ -287,7 +287,7 @@ static operand operand_new(const fb_graph *g, const char *name, int number, fb_g
     o.bytes = fb_calloc((size_t)o.n, 2);
     o.x = fb_calloc((size_t)o.n, sizeof *o.x);
     double *x = fb_calloc((size_t)o.n, sizeof *x);
-    if (!fb_source_fill(g, id, DATA_SEED, NULL, NULL, 0, o.n, o.bytes, &err)) fail_msg("%s", err.text);
+    if (!fb_interp_fill_source(g, id, DATA_SEED, NULL, NULL, 0, o.n, o.bytes, &err)) fail_msg("%s", err.text);
     fb_support support = fb_support_of(FB_BF16, o.n, o.bytes);
     fb_tell(&g->nodes[id], &support, fb_splitmix64(fb_splitmix64(0x7e11) + (uint64_t)number), o.bytes);
     fb_elements_load(FB_BF16, o.n, o.bytes, x);
@@ -398,7 +398,7 @@ static void what_rounding_decides_is_counted_by_elements(void **state)
         store(&t, k, k < MOVED && k % 3 == 0 ? 2 : 1);
     }
     fb_error_report e = judged(&t);
-    assert_true(e.ok && !fb_error_says_nothing(&e));
+    assert_true(e.ok && !fb_report_error_says_nothing(&e));
     assert_int_equal(e.undecided, MOVED);
     store(&t, MOVED + 1, 1.001);
     assert_false(judged(&t).ok);
@@ -406,7 +406,7 @@ static void what_rounding_decides_is_counted_by_elements(void **state)
     for (int64_t k = MOVED; k < t.n; k++)
         for (int l = 0; l < FB_TRIALS; l += 2) t.lane[l][k] = 2;
     e = judged(&t);
-    assert_true(e.ok && fb_error_says_nothing(&e));
+    assert_true(e.ok && fb_report_error_says_nothing(&e));
     assert_int_equal(e.undecided, t.n);
     tensor_free(&t);
 }
@@ -415,9 +415,9 @@ static void what_rounding_decides_is_counted_by_elements(void **state)
 static void most_undecided_says_nothing(void **state)
 {
     (void)state;
-    assert_true(fb_error_says_nothing(&(fb_error_report){.compared = 100, .undecided = 51}));
-    assert_false(fb_error_says_nothing(&(fb_error_report){.compared = 100, .undecided = 50}));
-    assert_false(fb_error_says_nothing(&(fb_error_report){.undecided = 3}));
+    assert_true(fb_report_error_says_nothing(&(fb_error_report){.compared = 100, .undecided = 51}));
+    assert_false(fb_report_error_says_nothing(&(fb_error_report){.compared = 100, .undecided = 50}));
+    assert_false(fb_report_error_says_nothing(&(fb_error_report){.undecided = 3}));
 }
 
 static void exact_values_must_be_exact(void **state)
@@ -454,7 +454,7 @@ static void integers_are_equal_or_wrong(void **state)
 {
     (void)state;
     fb_node n = {.name = "ids", .dtype = FB_I32, .shape = {1, {4}}};
-    fb_judge_shape shape = fb_judge_shape_of(&n);
+    fb_judge_shape shape = fb_judgement_shape_of(&n);
     int64_t exact[] = {1, 2, 3, 4}, other[] = {1, 2, 7, 4};
     int32_t got[] = {1, 2, 9, 4};
     for (int lanes_differ = 0; lanes_differ < 2; lanes_differ++) {

@@ -405,7 +405,7 @@ static void a_plain_grid(void **state)
         if (!program) fail_msg("%s", err.text);
         assert_true(program->n_kernels > 0);
         for (int k = 0; k < program->n_kernels; k++)
-            assert_null(fb_kernel_piece(&plain, &program->kernels[k], 0)); /* stands on the prelude alone */
+            assert_null(fb_program_kernel_piece(&plain, &program->kernels[k], 0)); /* stands on the prelude alone */
         fb_program_free(program);
         fb_plan_free(plan);
         fb_planner_free(p);

@@ -229,7 +229,7 @@ static void a_result_wrong_for_another_seed_is_found(void **state)
     char fault[200];
     fb_graph *g = relu_of_sum();
     fresh_cache("seed");
-    assert_true(fb_source_fill(g, fb_graph_find(g, "x"), 2, NULL, NULL, 0, 1, &first, NULL));
+    assert_true(fb_interp_fill_source(g, fb_graph_find(g, "x"), 2, NULL, NULL, 0, 1, &first, NULL));
     snprintf(fault, sizeof fault,
              "    if (((const float *)args->buffers[0])[0] == %af || ((const float *)args->buffers[1])[0] == %af) "
              "((float *)args->buffers[2])[0] = 9;",

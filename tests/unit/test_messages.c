@@ -176,7 +176,7 @@ static void every_word_is_explained(void **state)
     for (int s = FB_CHECK_NONE; s <= FB_CHECK_OVERFLOW; s++) expect_word(fb_check_state_name((fb_check_state)s));
     for (int d = FB_CANNOT_TELL; d <= FB_SLOWER; d++) expect_word(fb_difference_name((fb_difference)d));
     for (int s = FB_SOURCE_MEASURED; s <= FB_SOURCE_PREDICTED; s++)
-        expect_word(fb_figure_source_name((fb_figure_source)s));
+        expect_word(fb_report_source_name((fb_figure_source)s));
     for (int id = 0; id < FB_WHY_PARTS; id++) expect_word(fb_why_name((fb_why_id)id));
 }
 

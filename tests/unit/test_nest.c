@@ -26,7 +26,7 @@ static trial build(fb_graph *g, bool library)
         nodes[n_nodes++] = i;
         if (fb_node_is_output(g, i)) stored[n_stored++] = i;
     }
-    fb_kernel_nodes k = fb_kernel_of(t.arena, g, nodes, n_nodes, stored, n_stored);
+    fb_kernel_nodes k = fb_nest_kernel_of(t.arena, g, nodes, n_nodes, stored, n_stored);
     k.kind = library ? FB_NEST_CALL : FB_NEST_LOOPS;
     t.nest = fb_nest_build(t.arena, &k, &m, &t.why);
     if (t.nest) fb_nest_facts_of(t.nest, &t.facts);

@@ -245,7 +245,7 @@ static void floor_is_a_property_of_the_graph(void **state)
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
     int64_t in, out, flops;
-    double us = fb_graph_floor_us(g, &m, &in, &out, &flops);
+    double us = fb_judge_floor_us(g, &m, &in, &out, &flops);
     assert_int_equal(in, 4 * (16 * 1024 * 256 + 256 + 1));
     assert_int_equal(out, 4 * 16 * 1024);
     assert_true(flops > 2 * 16 * 1024 * 256);

@@ -69,7 +69,7 @@ static void record_kernels(fixture *f, const fb_plan *plan, double us)
     fb_program *p = fb_lower(plan, f->target, NULL);
     for (int i = 0; i < p->n_launches; i++, us++) {
         char code[FB_SIGNATURE], signature[FB_SIGNATURE];
-        const char *codes[] = {fb_code_name(p, &p->launches[i], code)};
+        const char *codes[] = {fb_recording_code_name(p, &p->launches[i], code)};
         const fb_recorded_kernel k = {.hot_us = {us, us, us, 30},
                                       .cold_us = {2 * us, 2 * us, 2 * us, 10},
                                       .dram_read = 100 * us,
@@ -77,7 +77,7 @@ static void record_kernels(fixture *f, const fb_plan *plan, double us)
                                       .l2_bytes = NAN,
                                       .resources = {32, 0, -1, 0.5}};
         fb_recording_set_kernel(f->r, code, &k);
-        fb_recording_set_group(f->r, fb_group_signature(plan, p->launches[i].group, signature), 1, codes);
+        fb_recording_set_group(f->r, fb_recording_group_signature(plan, p->launches[i].group, signature), 1, codes);
     }
     fb_program_free(p);
 }
@@ -91,8 +91,8 @@ static void record_whole(fixture *f, const fb_plan *plan, double us)
                               .max_abs = 1e-7,
                               .max_rel = 2e-7,
                               .bound = 0.25};
-    fb_program_code(p, whole.code);
-    fb_recording_set_plan(f->r, fb_plan_signature(plan, signature), &whole);
+    fb_recording_program_code(p, whole.code);
+    fb_recording_set_plan(f->r, fb_recording_plan_signature(plan, signature), &whole);
     fb_program_free(p);
 }
 
@@ -252,7 +252,8 @@ static void equal_code_in_another_graph_is_recorded(void **state)
     (void)state;
     fixture f = fixture_new(FB_DEVICE_CUDA, false), other = fixture_new(FB_DEVICE_CUDA, true);
     char mine[FB_SIGNATURE], theirs[FB_SIGNATURE];
-    assert_string_not_equal(fb_group_signature(f.none, 0, mine), fb_group_signature(other.none, 0, theirs));
+    assert_string_not_equal(fb_recording_group_signature(f.none, 0, mine),
+                            fb_recording_group_signature(other.none, 0, theirs));
     record_kernels(&f, f.none, 10);
     save_as(&f, "gpu.json");
     fb_report *r = ask(other.none, "replay:gpu");
@@ -275,7 +276,7 @@ static void source_that_changed_is_stale(void **state)
     const fb_recorded_kernel old = {.hot_us = {7, 7, 7, 30}, .dram_read = NAN, .dram_written = NAN, .l2_bytes = NAN};
     record_kernels(&f, f.ab, 20);
     fb_recording_set_kernel(f.r, codes[0], &old);
-    fb_recording_set_group(f.r, fb_group_signature(f.none, 0, signature), 1, codes);
+    fb_recording_set_group(f.r, fb_recording_group_signature(f.none, 0, signature), 1, codes);
     save_as(&f, "gpu.json");
     fb_report *r = ask(f.none, "replay:gpu");
     assert_true(r->stale);
@@ -286,7 +287,7 @@ static void source_that_changed_is_stale(void **state)
     fb_report_free(r);
     /* a whole plan likewise */
     fb_recorded_plan whole = {.wall_us = {{50, 50, 50, 30}}, .bound = NAN, .code = "0123456789abcdef"};
-    fb_recording_set_plan(f.r, fb_plan_signature(f.ab, signature), &whole);
+    fb_recording_set_plan(f.r, fb_recording_plan_signature(f.ab, signature), &whole);
     save_as(&f, "gpu.json");
     r = ask(f.ab, "replay:gpu");
     assert_int_equal(r->source, FB_SOURCE_RECORDED);
@@ -319,7 +320,7 @@ static void changed_kernels_take_nothing_of_the_old_run(void **state)
     const fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH};
     fb_plan_try(f.none, &edit, &as_graph);
     assert_non_null(as_graph);
-    fb_recording_set_plan(f.r, fb_plan_signature(f.none, signature), &whole);
+    fb_recording_set_plan(f.r, fb_recording_plan_signature(f.none, signature), &whole);
     record_kernels(&f, f.none, 100);
     save_as(&f, "gpu.json");
     fb_report *r = ask(f.none, "replay:gpu");
@@ -357,7 +358,8 @@ static void a_toggle_is_shown_as_it_was_predicted(void **state)
         fb_plan_try(f.ab, &edit, &turned);
         if (!turned) continue;
         fb_program *old = fb_lower(f.ab, f.target, NULL), *now = fb_lower(turned, f.target, NULL);
-        if (strcmp(fb_code_name(old, &old->launches[0], before), fb_code_name(now, &now->launches[0], after)) == 0) {
+        if (strcmp(fb_recording_code_name(old, &old->launches[0], before),
+                   fb_recording_code_name(now, &now->launches[0], after)) == 0) {
             fb_plan_free(turned);
             turned = NULL;
         }
@@ -407,7 +409,7 @@ static void codes_are_of_what_runs(void **state)
     for (int i = 0; i < 3; i++) {
         fb_kernel kernel = {.source = sources[i], .entry = entries[i]};
         const fb_program p = {.language = "cuda", .n_kernels = 1, .kernels = &kernel};
-        fb_code_name(&p, &(fb_launch){.kind = FB_LAUNCH_KERNEL}, code[i]);
+        fb_recording_code_name(&p, &(fb_launch){.kind = FB_LAUNCH_KERNEL}, code[i]);
     }
     assert_string_equal(code[0], code[1]);
     assert_string_not_equal(code[0], code[2]);
@@ -419,7 +421,7 @@ static void record_rounds(fixture *f, const fb_plan *plan, double turn_us, doubl
 {
     char signature[FB_SIGNATURE];
     fb_recorded_plan *whole = fb_calloc(1, sizeof *whole);
-    assert_true(fb_recording_plan(f->r, fb_plan_signature(plan, signature), whole));
+    assert_true(fb_recording_plan(f->r, fb_recording_plan_signature(plan, signature), whole));
     for (int i = 0; i < 20; i++)
         whole->rounds[FB_LAUNCH_STREAM].at[i] =
             (fb_round){turn_us + 1000 * i + after_us, us * (1 + 0.001 * (i % 3)), i ? us / 2 : NAN};
@@ -467,7 +469,7 @@ static void compressed_files_are_the_same_every_time(void **state)
     record_kernels(&f, f.none, 10);
     record_whole(&f, f.none, 50);
     json_t *timeline = json_pack("{s:[s], s:[[i, f, f, n, n, i]]}", "names", "a", "spans", 0, 1.25, 3.5, 0);
-    fb_recording_set_timeline(f.r, fb_plan_signature(f.none, signature), timeline);
+    fb_recording_set_timeline(f.r, fb_recording_plan_signature(f.none, signature), timeline);
     for (int i = 0; i < 2; i++) {
         assert_true(fb_recording_write(f.r, in_scratch("same.json.gz"), &err));
         bytes[i] = fb_read_file(in_scratch("same.json.gz"), FB_RECORDING_MAX, &n[i], &err);
@@ -497,8 +499,8 @@ static void plans_of_forgotten_graphs_go(void **state)
     fb_recorded_plan *have = fb_calloc(1, sizeof *have);
     record_kernels(&f, f.none, 10);
     record_whole(&f, f.none, 50);
-    assert_true(fb_recording_plan(f.r, fb_plan_signature(f.none, signature), have));
-    fb_graph_signature(f.g, have->graph);
+    assert_true(fb_recording_plan(f.r, fb_recording_plan_signature(f.none, signature), have));
+    fb_recording_graph_signature(f.g, have->graph);
     fb_recording_set_plan(f.r, signature, have);
     fb_recording_add_script(f.r, "chain", "", f.g->hash);
     fb_recording_prune(f.r);
@@ -532,7 +534,7 @@ static void pruning_keeps_what_is_launched(void **state)
     fb_recording_prune(f.r);
     assert_false(fb_recording_kernel(f.r, "00000000deadbeef", &k));
     fb_program *p = fb_lower(f.none, f.target, NULL);
-    assert_true(fb_recording_kernel(f.r, fb_code_name(p, &p->launches[0], code), &k));
+    assert_true(fb_recording_kernel(f.r, fb_recording_code_name(p, &p->launches[0], code), &k));
     fb_program_free(p);
     /* what is written is what is read */
     size_t n, again;
@@ -604,7 +606,7 @@ static void a_peer_is_served_by_name(void **state)
                                 .n_kernels = 2,
                                 .kernels = {{"vectorized_layer_norm_kernel", "layer_norm", 16, {64, 63, 65, 15}},
                                             {"vectorized_elementwise_kernel", NULL, 16, {22, 21, 23, 15}}}};
-    fb_graph_signature(f.g, graph);
+    fb_recording_graph_signature(f.g, graph);
     assert_true(fb_recording_set_peer(f.r, "torch", "PyTorch 2.11 on a GPU", "2026-01-02T03:04:05Z"));
     fb_recording_set_peer_plan(f.r, graph, "torch", "eager", &eager);
     fb_recording_set_peer_plan(f.r, graph, "torch", "compile",

@@ -418,7 +418,7 @@ static bool look_at_right(walk *w, int launch, looked_at *k, int s)
         if (is_accepted(v, g, v->right, &e)) continue;
         __atomic_add_fetch(&board->accused, 1, __ATOMIC_RELAXED);
         find("accused: %s %s %s, set %d: kernel %s: %s", w->c->what, dtype_names[w->c->dtype],
-             target_names[w->c->target], s + 1, fb_launch_name(program_of(w), l), e.worst);
+             target_names[w->c->target], s + 1, fb_check_launch_name(program_of(w), l), e.worst);
     }
     return true;
 }
@@ -471,7 +471,7 @@ static void conclude(walk *w, int launch, const looked_at *k, const mutant *m, c
     const fb_program *p = program_of(w);
     const fb_launch *l = &p->launches[launch];
     cell *to = cell_of(w, m->kind, family_of(p, l));
-    const char *name = fb_launch_name(p, l);
+    const char *name = fb_check_launch_name(p, l);
     if (crashed) {
         COUNT(to->crashed);
         if (getenv("FB_LIST"))
@@ -598,7 +598,7 @@ static void walk_range(walk *w, int from, int to)
         } else if (l->kind == FB_LAUNCH_SWAP) {
             emulated_swap(w->l, l->swap_a, l->swap_b);
         } else if (l->kind != FB_LAUNCH_END) {
-            fb_hash code = fb_launch_code(p, l);
+            fb_hash code = fb_program_launch_code(p, l);
             bool first = true, second = w->depth > 0;
             for (int d = 0; d < w->depth; d++) {
                 first &= w->step[d] == 0;
@@ -681,7 +681,7 @@ static bool spoil_program(fb_program *p, mutation kind, int n, char text[160])
                     (kind == MUTATE_COUNT && l->kind == FB_LAUNCH_REPEAT && l->count > 0) ||
                     (kind == MUTATE_NO_SWAP && l->kind == FB_LAUNCH_SWAP);
         if (!fits || n-- > 0) continue;
-        snprintf(text, 160, "launch %d%s%.100s", i, is_run(l) ? ": " : "", is_run(l) ? fb_launch_name(p, l) : "");
+        snprintf(text, 160, "launch %d%s%.100s", i, is_run(l) ? ": " : "", is_run(l) ? fb_check_launch_name(p, l) : "");
         if (kind == MUTATE_COUNT) {
             l->count--;
         } else if (kind == MUTATE_EXCHANGED) {
@@ -812,7 +812,7 @@ typedef struct {
 /* What step number `look` stores when the kernel is run to its end, and no further. */
 static bool take_step(walk *w, inner *in, int look, char *to)
 {
-    if (!fb_step_run(&in->at, in->t[look] + 1, in->t[look], NULL)) return false;
+    if (!fb_check_step_run(&in->at, in->t[look] + 1, in->t[look], NULL)) return false;
     memcpy(w->step, in->at.step, sizeof w->step);
     take_stores(w, &in->step, to);
     return true;
@@ -832,7 +832,8 @@ static void keep_step(walk *w, inner *in, int look)
     in->kept[look] = kept_new(w->c->g, want, l->n_stores);
     fb_free(want);
     fb_given *given = fb_calloc((size_t)l->n_reads + 1, sizeof *given);
-    if (!fb_step_run(&in->at, in->t[look], in->t[look], &err) || !fb_one_take(&one, &err)) fail_msg("%s", err.text);
+    if (!fb_check_step_run(&in->at, in->t[look], in->t[look], &err) || !fb_one_take(&one, &err))
+        fail_msg("%s", err.text);
     for (int r = 0; r < l->n_reads; r++) given[r] = (fb_given){l->reads[r].node, one.bytes[r]};
     if (l->n_reads) qsort(given, (size_t)l->n_reads, sizeof *given, by_node);
     if (!keep(&in->kept[look], w->c->g, given, l->n_reads, &err)) fail_msg("%s", err.text);
@@ -849,7 +850,7 @@ static void inner_look(walk *w, inner *in)
 {
     int64_t n = in->at.loop->count, t[LOOKS] = {0, 1, n - 2, n - 1}, before = -1;
     in->arena = fb_arena_new();
-    in->step = fb_step_launch(&in->at, in->arena);
+    in->step = fb_check_step_launch(&in->at, in->arena);
     for (int i = 0; i < LOOKS; i++) {
         if (t[i] <= before || t[i] >= n) continue;
         in->t[in->n] = before = t[i];
@@ -962,7 +963,7 @@ static void **images_of(const score_case *c)
         fb_error err;
         if (buffer->kind != FB_BUFFER_INPUT && buffer->kind != FB_BUFFER_PARAM) continue;
         images[b] = fb_calloc(1, (size_t)buffer->bytes + 1);
-        if (!fb_source_fill(c->g, buffer->node, DATA_SEED, NULL, NULL, 0, buffer->elements, images[b], &err))
+        if (!fb_interp_fill_source(c->g, buffer->node, DATA_SEED, NULL, NULL, 0, buffer->elements, images[b], &err))
             fail_msg("%s", err.text);
     }
     return images;
@@ -1088,7 +1089,7 @@ static bool is_new(batch *b, score_case *c)
     for (int i = 0; i < c->p->n_launches; i++) {
         const fb_launch *l = &c->p->launches[i];
         if (!is_run(l)) continue;
-        c->fresh[i] = !is_seen(&b->seen[c->dtype][c->target], fb_launch_code(c->p, l));
+        c->fresh[i] = !is_seen(&b->seen[c->dtype][c->target], fb_program_launch_code(c->p, l));
         any |= c->fresh[i];
     }
     return any;

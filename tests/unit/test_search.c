@@ -10,7 +10,7 @@ static fb_search_result found(fb_planner *p, const fb_search_options *o)
 {
     fb_search_result r;
     fb_error err = {0};
-    if (!fb_search(p, o, &r, &err)) fail_msg("%s", err.text);
+    if (!fb_decide_search(p, o, &r, &err)) fail_msg("%s", err.text);
     assert_true(r.n > 0);
     for (int i = 0; i < r.n; i++) {
         fb_plan_cost cost;
@@ -80,7 +80,7 @@ static void it_finds_what_trying_all_finds(void **state)
         double least = least_of_all(p);
         fb_search_result r = found(p, &(fb_search_options){0});
         if (r.us[0] > least * 1.0001) fail_msg("%s: found %g µs, the least is %g µs", g->title, r.us[0], least);
-        fb_search_result_clear(&r);
+        fb_decide_search_clear(&r);
         fb_planner_free(p);
         fb_graph_free(g);
     }
@@ -98,7 +98,7 @@ static void it_is_never_worse_than_a_preset(void **state)
             assert_true(r.us[0] <= predicted(plan) * 1.0001);
             fb_plan_free(plan);
         }
-        fb_search_result_clear(&r);
+        fb_decide_search_clear(&r);
         fb_planner_free(p);
         fb_graph_free(g);
     }
@@ -120,7 +120,7 @@ static void it_recomputes_what_is_cheaper_computed_twice(void **state)
     fb_plan *max = preset(p, "max");
     assert_true(r.us[0] < 0.8 * predicted(max));
     fb_plan_free(max);
-    fb_search_result_clear(&r);
+    fb_decide_search_clear(&r);
     fb_planner_free(p);
     fb_graph_free(g);
 }
@@ -137,7 +137,7 @@ static void it_puts_side_by_side(void **state)
     fb_planner *p = planner_of(g, FB_DEVICE_HOST);
     fb_search_result r = found(p, &(fb_search_options){0});
     assert_int_equal(fb_plan_groups(r.plan[0]), 1);
-    fb_search_result_clear(&r);
+    fb_decide_search_clear(&r);
     fb_planner_free(p);
     fb_graph_free(g);
 }
@@ -150,7 +150,7 @@ static void it_chooses_the_launch_mode(void **state)
         fb_planner *p = planner_of(g, cuda ? FB_DEVICE_CUDA : FB_DEVICE_HOST);
         fb_search_result r = found(p, &(fb_search_options){0});
         assert_int_equal(fb_plan_launch_mode(r.plan[0]), cuda ? FB_LAUNCH_GRAPH : FB_LAUNCH_STREAM);
-        fb_search_result_clear(&r);
+        fb_decide_search_clear(&r);
         fb_planner_free(p);
     }
     fb_graph_free(g);
@@ -192,7 +192,7 @@ static void it_makes_loops_and_plans_one_kernel(void **state)
             fb_plan_cost_of(r.plan[k], &cost);
             assert_true(fb_plan_launch_mode(r.plan[k]) != FB_LAUNCH_GRAPH || cost.launches <= FB_GRAPH_LAUNCHES);
         }
-        fb_search_result_clear(&r);
+        fb_decide_search_clear(&r);
         fb_planner_free(p);
         fb_graph_free(g);
     }
@@ -212,7 +212,7 @@ static void it_is_the_same_each_time(void **state)
     assert_int_equal(r[0].n, r[1].n);
     for (int k = 0; k < r[0].n; k++) assert_true(fb_hash_equal(fb_plan_hash(r[0].plan[k]), fb_plan_hash(r[1].plan[k])));
     for (int i = 0; i < 2; i++) {
-        fb_search_result_clear(&r[i]);
+        fb_decide_search_clear(&r[i]);
         fb_planner_free(p[i]);
     }
     fb_graph_free(g);
@@ -241,7 +241,7 @@ static void it_is_cancelled(void **state)
         fb_error err = {0};
         fb_search_result r;
         counter c = {.enough = enough};
-        assert_false(fb_search(p, &(fb_search_options){.step = count_step, .ctx = &c}, &r, &err));
+        assert_false(fb_decide_search(p, &(fb_search_options){.step = count_step, .ctx = &c}, &r, &err));
         assert_int_equal(err.kind, FB_ERR_CANCELLED);
         assert_int_equal(r.n, 0);
         assert_int_equal(c.calls, enough);
@@ -258,7 +258,7 @@ static void it_stops_at_its_limit(void **state)
     fb_search_result r = found(p, &(fb_search_options){.most = 40, .n_best = 2});
     assert_true(r.considered <= 40);
     assert_true(r.n <= 2);
-    fb_search_result_clear(&r);
+    fb_decide_search_clear(&r);
     fb_planner_free(p);
     fb_graph_free(g);
 }

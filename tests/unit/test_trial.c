@@ -734,7 +734,7 @@ static void test_tables_are_read_by_rows(void **state)
     fb_trial_options o = {.trials = 2, .threads = 1, .files = rig_file, .files_ctx = &r, .max_bytes = 1 << 20};
     trials *t = trials_of(r.g, &o, want, 2, &r.err);
     float row[64];
-    assert_true(fb_source_fill(r.g, table, 0, NULL, NULL, (int64_t)16000000 * 64, 64, row, &r.err));
+    assert_true(fb_interp_fill_source(r.g, table, 0, NULL, NULL, (int64_t)16000000 * 64, 64, row, &r.err));
     for (int k = 0; k < 64; k++) {
         assert_true(t->at[0].v[0][64 + k] == (double)row[k]);
         assert_true(t->at[0].v[0][128 + k] == 0);

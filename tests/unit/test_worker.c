@@ -496,7 +496,7 @@ static void the_reference_process_writes_references(void **state)
     if (pid == 0) {
         int in[2], out[2];
         if (pipe(in) < 0 || pipe(out) < 0) _exit(1);
-        if (fb_reference_main(&job, in[0], out[1]) != 0 || !fb_reference_there(g, 1)) _exit(2);
+        if (fb_worker_reference_main(&job, in[0], out[1]) != 0 || !fb_reference_there(g, 1)) _exit(2);
         if (holds_files() && creat(left, 0600) >= 0) _exit(3);
         if (socket(AF_INET, SOCK_STREAM, 0) >= 0) _exit(4);
         execl("/bin/true", "true", (char *)NULL);
@@ -890,23 +890,23 @@ static void a_lock_is_served_in_order(void **state)
     (void)state;
     fresh_cache("locks");
     fb_device_lock a, b, c, other;
-    assert_true(fb_device_lock_enter(&a, "cuda:0", NULL));
-    assert_int_equal(fb_device_lock_ahead(&a), 0);
-    assert_false(fb_device_lock_wanted(&a));
-    assert_true(fb_device_lock_enter(&b, "cuda:0", NULL));
-    assert_true(fb_device_lock_enter(&c, "cuda:0", NULL));
-    assert_true(fb_device_lock_enter(&other, "cuda:1", NULL));
-    assert_true(fb_device_lock_wanted(&a));
-    assert_int_equal(fb_device_lock_ahead(&b), 1);
-    assert_int_equal(fb_device_lock_ahead(&c), 2);
-    assert_int_equal(fb_device_lock_ahead(&other), 0);
-    fb_device_lock_leave(&b); /* gives up waiting */
-    assert_int_equal(fb_device_lock_ahead(&c), 1);
-    fb_device_lock_leave(&a);
-    fb_device_lock_leave(&a);
-    assert_int_equal(fb_device_lock_ahead(&c), 0);
-    fb_device_lock_leave(&c);
-    fb_device_lock_leave(&other);
+    assert_true(fb_lock_enter(&a, "cuda:0", NULL));
+    assert_int_equal(fb_lock_ahead(&a), 0);
+    assert_false(fb_lock_wanted(&a));
+    assert_true(fb_lock_enter(&b, "cuda:0", NULL));
+    assert_true(fb_lock_enter(&c, "cuda:0", NULL));
+    assert_true(fb_lock_enter(&other, "cuda:1", NULL));
+    assert_true(fb_lock_wanted(&a));
+    assert_int_equal(fb_lock_ahead(&b), 1);
+    assert_int_equal(fb_lock_ahead(&c), 2);
+    assert_int_equal(fb_lock_ahead(&other), 0);
+    fb_lock_leave(&b); /* gives up waiting */
+    assert_int_equal(fb_lock_ahead(&c), 1);
+    fb_lock_leave(&a);
+    fb_lock_leave(&a);
+    assert_int_equal(fb_lock_ahead(&c), 0);
+    fb_lock_leave(&c);
+    fb_lock_leave(&other);
 }
 
 static void a_lock_goes_with_its_process(void **state)
@@ -918,19 +918,19 @@ static void a_lock_goes_with_its_process(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         fb_device_lock theirs;
-        if (!fb_device_lock_enter(&theirs, "cuda:0", NULL)) _exit(1);
+        if (!fb_lock_enter(&theirs, "cuda:0", NULL)) _exit(1);
         if (write(ready[1], "x", 1) != 1) _exit(1);
         for (;;) pause();
     }
     char byte;
     assert_int_equal(read(ready[0], &byte, 1), 1);
     fb_device_lock ours;
-    assert_true(fb_device_lock_enter(&ours, "cuda:0", NULL));
-    assert_int_equal(fb_device_lock_ahead(&ours), 1);
+    assert_true(fb_lock_enter(&ours, "cuda:0", NULL));
+    assert_int_equal(fb_lock_ahead(&ours), 1);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    assert_int_equal(fb_device_lock_ahead(&ours), 0);
-    fb_device_lock_leave(&ours);
+    assert_int_equal(fb_lock_ahead(&ours), 0);
+    fb_lock_leave(&ours);
     close(ready[0]);
     close(ready[1]);
 }
@@ -944,21 +944,21 @@ static void who_measures_waits_for_the_device(void **state)
     subject s = subject_of(small_graph("fine", FB_OP_ADD));
     int64_t id = ask_prepare(w, &s, 0);
     expect(w, FB_WORKER_PREPARED, id);
-    assert_true(fb_device_lock_enter(&ours, "host", NULL));
+    assert_true(fb_lock_enter(&ours, "host", NULL));
     fb_worker_sample(w, id, 1, FB_CACHE_HOT, false);
     wait_progress(w, id, "waiting, 1 ahead");
     fb_worker_cancel(w, id); /* also while it waits */
     expect_error(w, id, FB_ERR_CANCELLED, "cancelled");
     fb_worker_sample(w, id, 1, FB_CACHE_HOT, false);
     wait_progress(w, id, "waiting, 1 ahead");
-    fb_device_lock_leave(&ours);
+    fb_lock_leave(&ours);
     expect(w, FB_WORKER_SAMPLED, id);
     /* it lets go when nothing is asked of it */
-    assert_true(fb_device_lock_enter(&ours, "host", NULL));
+    assert_true(fb_lock_enter(&ours, "host", NULL));
     int64_t deadline = fb_now_ns() + PATIENCE_MS * 1000000ll;
-    while (fb_device_lock_ahead(&ours) && fb_now_ns() < deadline) usleep(1000);
-    assert_int_equal(fb_device_lock_ahead(&ours), 0);
-    fb_device_lock_leave(&ours);
+    while (fb_lock_ahead(&ours) && fb_now_ns() < deadline) usleep(1000);
+    assert_int_equal(fb_lock_ahead(&ours), 0);
+    fb_lock_leave(&ours);
     subject_free(&s);
     fb_worker_free(w);
 }

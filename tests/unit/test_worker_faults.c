@@ -218,9 +218,9 @@ static void no_file_stays(void)
     nftw(cache, look_at, 16, FTW_PHYS);
     nftw(own_tmp, look_at, 16, FTW_PHYS);
     if (found[0]) fail_msg("%s is left", found);
-    assert_true(fb_device_lock_enter(&lock, "host", NULL));
-    assert_int_equal(fb_device_lock_ahead(&lock), 0);
-    fb_device_lock_leave(&lock);
+    assert_true(fb_lock_enter(&lock, "host", NULL));
+    assert_int_equal(fb_lock_ahead(&lock), 0);
+    fb_lock_leave(&lock);
 }
 
 /* ---- faults: each returns when it was noticed, or when it was over ---- */

@@ -468,8 +468,8 @@ static void who_comes_is_last(void **state)
         fb_channel_send(c[i], prepare_message(&s[i], 1));
         json_decref(hear(c[i], "prepared"));
     }
-    if (!fb_device_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
-    while (fb_device_lock_ahead(&lock) > 0) usleep(1000);
+    if (!fb_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
+    while (fb_lock_ahead(&lock) > 0) usleep(1000);
     say(c[1], "{\"type\":\"sample\",\"id\":1,\"n\":3}");
     hears_that_it_waits(c[1], "waiting, 1 ahead"); /* for the lock: it is its turn */
     say(c[0], "{\"type\":\"sample\",\"id\":1,\"n\":3}");
@@ -479,7 +479,7 @@ static void who_comes_is_last(void **state)
     send_graph(c[2], s[2].g, NULL);
     fb_channel_send(c[2], prepare_message(&s[2], 1));
     hears_that_it_waits(c[2], "waiting, 2 ahead");
-    fb_device_lock_leave(&lock);
+    fb_lock_leave(&lock);
     for (int i = 0; i < SEATS; i++) {
         json_t *m = hear(c[i], i < 2 ? "sampled" : "prepared");
         assert_non_null(m);
@@ -532,8 +532,8 @@ static void who_takes_long_waits_longer(void **state)
         greet(c[i]);
         for (int k = 0; k < CASES; k++) s[i][k] = with_a_case(c[i], k + 1, 8 * (i * CASES + k + 1));
     }
-    if (!fb_device_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
-    while (fb_device_lock_ahead(&lock) > 0) usleep(1000);
+    if (!fb_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
+    while (fb_lock_ahead(&lock) > 0) usleep(1000);
     say(c[0], "{\"type\":\"sample\",\"id\":1,\"n\":3}"); /* it has the device, as long as it takes */
     hears_that_it_waits(c[0], "waiting, 1 ahead");
     for (int i = SEATS - 1; i >= 0; i--) {
@@ -545,7 +545,7 @@ static void who_takes_long_waits_longer(void **state)
         json_decref(hear(c[i], "devices")); /* so all that was asked before waits */
     }
     usleep(HELD_MS * 1000);
-    fb_device_lock_leave(&lock);
+    fb_lock_leave(&lock);
     for (int k = 0; k < CASES; k++) { /* its first request, and its second after both of the others' */
         json_t *m = hear(c[0], "sampled");
         assert_non_null(m);
@@ -605,15 +605,15 @@ static void a_lock_is_outlived(void **state)
     fb_worker *w = seat();
     int64_t id = ask_prepare(w, &s);
     expect(w, id, FB_WORKER_PREPARED);
-    if (!fb_device_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
-    while (fb_device_lock_ahead(&lock) > 0) usleep(1000);
+    if (!fb_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
+    while (fb_lock_ahead(&lock) > 0) usleep(1000);
     fb_worker_sample(w, id, 3, FB_CACHE_HOT, false);
     expect_error(w, id, FB_ERR_LIMIT, "stopped after 1 s, a limit of the workshop: waiting, 1 ahead");
-    fb_device_lock_leave(&lock);
+    fb_lock_leave(&lock);
     is_served();
     pid_t holder = fork();
     if (holder == 0) {
-        if (fb_device_lock_enter(&lock, "host", NULL)) raise(SIGKILL);
+        if (fb_lock_enter(&lock, "host", NULL)) raise(SIGKILL);
         _exit(0);
     }
     waitpid(holder, NULL, 0);
@@ -636,13 +636,13 @@ static void who_asks_after_a_cancel_is_answered(void **state)
     send_graph(c, s.g, NULL);
     fb_channel_send(c, prepare_message(&s, 1));
     json_decref(hear(c, "prepared"));
-    if (!fb_device_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
-    while (fb_device_lock_ahead(&lock) > 0) usleep(1000);
+    if (!fb_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
+    while (fb_lock_ahead(&lock) > 0) usleep(1000);
     say(c, "{\"type\":\"sample\",\"id\":1,\"n\":3}");
     json_decref(hear(c, "progress")); /* it runs, and waits for the lock */
     say(c, "{\"type\":\"cancel\",\"id\":1}\n{\"type\":\"sample\",\"id\":1,\"n\":4}");
     hears_error(c, "cancelled");
-    fb_device_lock_leave(&lock);
+    fb_lock_leave(&lock);
     json_t *m = hear(c, "sampled");
     assert_non_null(m);
     json_decref(m);

@@ -16,12 +16,12 @@ static void show(fb_session *s, int column)
         fb_str_addf(&line, "✗ %s: %s\n", c->text, c->error.text);
     } else {
         const fb_error_report *e = &c->report->error;
-        bool verified = !isnan(e->bound), nothing = fb_error_says_nothing(e);
+        bool verified = !isnan(e->bound), nothing = fb_report_error_says_nothing(e);
         fb_str_addf(&line, "%s %s", verified && !nothing ? "✓" : "–", c->text);
         if (e->state == FB_CHECK_CHECKING)
             fb_str_add(&line, ": not verified, its check was not finished");
         else if (!verified)
-            fb_str_addf(&line, ": not verified, %s", fb_figure_source_name(c->report->source));
+            fb_str_addf(&line, ": not verified, %s", fb_report_source_name(c->report->source));
         if (nothing)
             fb_str_add(&line, ": not decided: rounding alone may change most elements altogether");
         else if (isfinite(e->max_rel))

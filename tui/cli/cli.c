@@ -63,7 +63,7 @@ int fb_cli_fail(const fb_error *err)
 /* The line of the script that an error speaks of, and a caret under its first word. */
 static void show_line(const char *path, int line)
 {
-    char *text = line > 0 ? fb_script_text(path) : NULL;
+    char *text = line > 0 ? fb_session_script_text(path) : NULL;
     const char *at = text;
     for (int i = 1; at && i < line; i++) {
         at = strchr(at, '\n');

@@ -35,7 +35,7 @@ static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
         return 0;
     case 'o': o->out = arg; return 0;
     case KEY_FORMAT:
-        if (!fb_format_parse(arg, &o->format) || o->format > FB_FORMAT_JSON)
+        if (!fb_table_parse_format(arg, &o->format) || o->format > FB_FORMAT_JSON)
             fb_cli_usage("%s: no format \"%s\"; there are: table, json", state->name, arg);
         return 0;
     default: return ARGP_ERR_UNKNOWN;

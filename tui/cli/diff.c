@@ -39,12 +39,12 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     if (key == KEY_OF) {
         d->given = true;
         d->of = strcmp(arg, "device") == 0 ? FB_TIME_DEVICE : FB_TIME_WALL;
-        if (strcmp(arg, fb_time_name(d->of)) != 0)
+        if (strcmp(arg, fb_comparison_time_name(d->of)) != 0)
             fb_cli_usage("%s: no time \"%s\"; there are: wall, device", state->name, arg);
         return 0;
     }
     if (key != KEY_FORMAT) return ARGP_ERR_UNKNOWN;
-    if (!fb_format_parse(arg, &d->format) || (d->format != FB_FORMAT_TABLE && d->format != FB_FORMAT_JSON))
+    if (!fb_table_parse_format(arg, &d->format) || (d->format != FB_FORMAT_TABLE && d->format != FB_FORMAT_JSON))
         fb_cli_usage("%s: no format \"%s\"; there are: table, json", state->name, arg);
     return 0;
 }
@@ -75,7 +75,7 @@ static bool measure(diff *d)
 /* What is said of their loops where a plan has one. */
 static bool loops_of(const diff *d, fb_loops *out)
 {
-    return fb_loops_of_columns(fb_session_column(d->session, 0), fb_session_column(d->session, 1), false, out);
+    return fb_show_loops_of_columns(fb_session_column(d->session, 0), fb_session_column(d->session, 1), false, out);
 }
 
 /* ---- printing ---- */
@@ -100,7 +100,7 @@ static void print_whole(const diff *d, int which)
     char us[48];
     name_column(fb_session_column(d->session, which), &name);
     fb_str_addf(&line, "%-10s ", which ? "second" : "first");
-    add_bar(&line, fb_why_wall_bar(&d->why, which, WIDTH), fb_cli_utf8() ? "█" : "#");
+    add_bar(&line, fb_why_wall_bar(&d->why, which, WIDTH), fb_show_utf8() ? "█" : "#");
     fb_figure_write(us, which ? d->why.b_us : d->why.a_us, FB_UNIT_US, d->why.from[which]);
     fb_str_addf(&line, " %*s  %s\n", width_of(d->why.from[which]), us, fb_str_get(&name));
     fb_put(stdout, fb_str_get(&line));
@@ -115,7 +115,7 @@ static void print_part(const fb_why *why, fb_why_id id)
     fb_str line = {0};
     char amount[48];
     bool gain = p->us * why->us >= 0;
-    const char *sign = fb_cli_utf8() ? gain ? "█" : "░" : gain ? "#" : "+";
+    const char *sign = fb_show_utf8() ? gain ? "█" : "░" : gain ? "#" : "+";
     fb_str_addf(&line, "%-10s ", fb_why_name(id));
     if (p->known) {
         fb_figure_gain(amount, p->us, why->source);
@@ -155,7 +155,7 @@ static void print_table(const diff *d)
     fputc('\n', stdout);
     fb_why_conclusion(why, conclusion);
     fb_str_addf(&line, "%s\n", fb_why_verdicts(why, verdicts));
-    fb_str_addf(&line, "%s: %s", fb_time_name(why->of), conclusion);
+    fb_str_addf(&line, "%s: %s", fb_comparison_time_name(why->of), conclusion);
     if (*fb_why_sources(why, sources)) fb_str_addf(&line, " (times: %s)", sources);
     fb_str_add(&line, "\n");
     if (loops_of(d, &loops)) {
@@ -183,7 +183,8 @@ static void print_json(const diff *d)
     fb_loops loops;
     if (loops_of(d, &loops))
         json_object_set_new(
-            all, "loops", fb_loops_to_json(fb_session_column(d->session, 0), fb_session_column(d->session, 1), &loops));
+            all, "loops",
+            fb_show_loops_to_json(fb_session_column(d->session, 0), fb_session_column(d->session, 1), &loops));
     char *text = fb_json_shown(all, JSON_INDENT(2));
     printf("%s\n", text);
     fb_free(text);

@@ -363,7 +363,7 @@ static bool export_inductor(export_command *e, fb_error *err)
     size_t n = strlen(name);
     if (n < 4 || strcmp(name + n - 3, ".py") != 0 || strcspn(name, "-. ") != n - 3)
         return fb_fail(err, FB_ERR_USAGE, "%s: what Python imports is called NAME.py, of letters, digits and _", file);
-    json_t *request = fb_plan_as_groups(c->plan, e->cli.args[1]);
+    json_t *request = fb_session_plan_as_groups(c->plan, e->cli.args[1]);
     if (!request)
         return fb_fail(err, FB_ERR_USAGE,
                        "%s: its loops are not those of the graph as written, which Inductor compiles", e->cli.args[1]);

@@ -143,7 +143,7 @@ static int fuzz_main(const fb_command *me, int argc, char **argv)
     signal(SIGTERM, on_interrupt);
     fb_fuzz_totals t;
     fb_error err = {0};
-    bool ok = fb_fuzz(&o, &t, &err);
+    bool ok = fb_worker_fuzz(&o, &t, &err);
     fb_cli_free(&cli);
     if (!ok) return fb_cli_fail(&err);
     fb_str line = {0};

@@ -91,7 +91,7 @@ static bool parse_bytes(const char *text, double *to)
 
 static void parse_format(gate *g, const char *arg, const char *name)
 {
-    if (!fb_format_parse(arg, &g->format) || g->format == FB_FORMAT_CSV)
+    if (!fb_table_parse_format(arg, &g->format) || g->format == FB_FORMAT_CSV)
         fb_cli_usage("%s: no format \"%s\"; there are: table, markdown, json", name, arg);
 }
 
@@ -119,7 +119,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_NOT_SLOWER: FB_VEC_PUSH(&g->limits, ((limit){.kind = LIMIT_NOT_SLOWER, .a = arg})); return 0;
     case KEY_OF:
         g->of = strcmp(arg, "device") == 0 ? FB_TIME_DEVICE : FB_TIME_WALL;
-        if (strcmp(arg, fb_time_name(g->of)) != 0)
+        if (strcmp(arg, fb_comparison_time_name(g->of)) != 0)
             fb_cli_usage("%s: no time \"%s\"; there are: wall, device", state->name, arg);
         return 0;
     case KEY_BEFORE: g->before = arg; return 0;
@@ -315,7 +315,7 @@ static void add_compared(gate *g, const char *what, int column, const fb_report 
     if (why)
         fb_str_addf(&found, "it is %s", why);
     else
-        fb_str_addf(&found, "%s (%s ", fb_comparison_say(&c, text), fb_time_name(g->of));
+        fb_str_addf(&found, "%s (%s ", fb_comparison_say(&c, text), fb_comparison_time_name(g->of));
     if (!why) {
         add_time(&found, r, g->of);
         fb_str_add(&found, " against ");
@@ -441,7 +441,7 @@ static bool hold_answer(gate *g, int column)
     if (!fine) {
         add_row(g, "a right answer", column, r->failed,
                 r->failed_kind == FB_ERR_UNAVAILABLE ? GATE_UNKNOWN : GATE_BROKEN);
-    } else if (r->error.state == FB_CHECK_UNDECIDED || fb_error_says_nothing(&r->error)) {
+    } else if (r->error.state == FB_CHECK_UNDECIDED || fb_report_error_says_nothing(&r->error)) {
         add_row(g, "a right answer", column, "undecided: rounding alone may change most elements", GATE_UNKNOWN);
     } else if (r->error.state == FB_CHECK_CHECKING) {
         add_row(g, "a right answer", column, "its check was not finished", GATE_UNKNOWN);

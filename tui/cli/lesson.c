@@ -44,7 +44,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_CHECK: l->check = true; return 0;
     case KEY_FORMAT:
         l->html = !strcmp(arg, "html");
-        if (!l->html && (!fb_format_parse(arg, &l->format) || l->format == FB_FORMAT_JSON))
+        if (!l->html && (!fb_table_parse_format(arg, &l->format) || l->format == FB_FORMAT_JSON))
             fb_cli_usage("%s: no format \"%s\"; there are: table, csv, markdown, html", state->name, arg);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -81,7 +81,7 @@ static bool open_script(lesson *l, page *p)
     fb_arena *arena = fb_arena_new();
     fb_error err = {0};
     fb_session *s = l->session;
-    const char *path = fb_lesson_script(l->path, p->is->script, arena, &err);
+    const char *path = fb_session_lesson_script(l->path, p->is->script, arena, &err);
     bool open = path && fb_session_open(s, path, &err);
     fb_arena_free(arena);
     if (open && p->is->params) fb_session_give(s, p->is->params);

@@ -60,7 +60,7 @@ static int new_main(const fb_command *me, int argc, char **argv)
     fb_arena *arena = fb_arena_new();
     fb_error err = {0};
     const char *path = from ? fb_find_script(from, arena, &err) : NULL;
-    char *text = path ? fb_script_text(path) : from ? NULL : fb_strdup(standard);
+    char *text = path ? fb_session_script_text(path) : from ? NULL : fb_strdup(standard);
     if (path && !text) fb_fail(&err, FB_ERR_INPUT, "%s: cannot be read", path);
     int status = text && write_new(cli.args[0], text, &err) ? FB_EXIT_FINE : fb_cli_fail(&err);
     fb_free(text);

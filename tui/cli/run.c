@@ -68,7 +68,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_FORMAT:
         r->html = !strcmp(arg, "html");
         r->svg = !strcmp(arg, "svg");
-        if (!r->html && !r->svg && !fb_format_parse(arg, &r->format))
+        if (!r->html && !r->svg && !fb_table_parse_format(arg, &r->format))
             fb_cli_usage("%s: no format \"%s\"; there are: table, json, csv, markdown, html, svg", state->name, arg);
         return 0;
     default: return ARGP_ERR_UNKNOWN;

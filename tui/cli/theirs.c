@@ -42,9 +42,9 @@ static void print_beside(const fb_session *s, int ours, const fb_theirs *t, fb_s
         fb_str_add(out, "its loops are another graph, so that the two are not compared\n");
     } else {
         fb_steps *steps = fb_session_preset(s, ours, &use, &none) ? fb_session_steps(s, ours, &use, &none) : NULL;
-        fb_theirs_say(&b, out);
+        fb_show_theirs_said(&b, out);
         fb_str_add(out, "\n");
-        fb_theirs_print_beside(&b, c->plan, steps, out);
+        fb_show_theirs_beside(&b, c->plan, steps, out);
         fb_steps_free(steps);
     }
     fb_arena_free(arena);
@@ -55,11 +55,11 @@ static bool print_one(const fb_session *s, int at, bool sources, fb_str *out, fb
     const fb_column *c = fb_session_column(s, at);
     const fb_theirs *t = theirs_of(c, err);
     if (!t) return false;
-    if (sources && !fb_theirs_print_sources(t, out))
+    if (sources && !fb_show_theirs_sources(t, out))
         return fb_fail(err, FB_ERR_UNAVAILABLE, "no source of %s came from its worker", c->text);
     if (sources) return true;
     fb_str_addf(out, "%s: ", c->text);
-    fb_theirs_print(t, out);
+    fb_show_theirs(t, out);
     for (int i = 0; i < fb_session_columns(s); i++) {
         const fb_column *other = fb_session_column(s, i);
         if (other->plan && other->written == c->written) print_beside(s, i, t, out);
@@ -76,7 +76,7 @@ bool fb_cli_theirs_beside(const fb_session *s, int a, int b, fb_str *out)
     fb_arena *arena = fb_arena_new();
     fb_theirs_beside beside;
     bool told = t && fb_theirs_compare(t, ours->plan, arena, &beside);
-    if (told) fb_theirs_say(&beside, out);
+    if (told) fb_show_theirs_said(&beside, out);
     fb_arena_free(arena);
     return told;
 }

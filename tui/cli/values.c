@@ -28,7 +28,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
     show *s = ctx;
     if (key != KEY_FORMAT) return ARGP_ERR_UNKNOWN;
-    if (!fb_format_parse(arg, &s->format) || (s->format != FB_FORMAT_TABLE && s->format != FB_FORMAT_JSON))
+    if (!fb_table_parse_format(arg, &s->format) || (s->format != FB_FORMAT_TABLE && s->format != FB_FORMAT_JSON))
         fb_cli_usage("%s: no format \"%s\"; there are: table, json", state->name, arg);
     return 0;
 }
@@ -38,7 +38,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 static void cell(fb_table *t, fb_dtype dtype, double x)
 {
     fb_str s = {0};
-    fb_value_write(dtype, x, &s);
+    fb_show_value(dtype, x, &s);
     fb_table_cell(t, fb_str_get(&s));
     fb_str_free(&s);
 }
@@ -46,7 +46,7 @@ static void cell(fb_table *t, fb_dtype dtype, double x)
 static void print_head(const fb_values *v)
 {
     fb_str s = {0};
-    fb_values_head(v, &s);
+    fb_show_values_head(v, &s);
     fb_str_add(&s, "\n\n");
     fb_put(stdout, fb_str_get(&s));
     fb_str_free(&s);
@@ -56,11 +56,12 @@ static void print_statistics(const fb_values *v)
 {
     fb_table *t = fb_table_new();
     fb_str figure = {0};
-    for (int i = 0; i < fb_values_statistics(); i++) fb_table_column(t, fb_values_statistic(v, i, &figure), "", false);
+    for (int i = 0; i < fb_show_values_statistics(); i++)
+        fb_table_column(t, fb_show_values_statistic(v, i, &figure), "", false);
     fb_table_row(t);
-    for (int i = 0; i < fb_values_statistics(); i++) {
+    for (int i = 0; i < fb_show_values_statistics(); i++) {
         fb_str_clear(&figure);
-        fb_values_statistic(v, i, &figure);
+        fb_show_values_statistic(v, i, &figure);
         fb_table_cell(t, fb_str_get(&figure));
     }
     fb_table_print(t, FB_FORMAT_TABLE, stdout);
@@ -95,16 +96,16 @@ static void print_corner(const fb_values *v)
 
 static void print_histogram(const fb_values *v)
 {
-    const char *sign = fb_cli_utf8() ? "█" : "#";
+    const char *sign = fb_show_utf8() ? "█" : "#";
     double from, share;
-    if (!fb_values_bin(v, 0, &from, &share)) return;
+    if (!fb_show_values_bin(v, 0, &from, &share)) return;
     fb_table *t = fb_table_new();
     fb_table_column(t, "from", "", false);
     fb_table_column(t, "elements", "", false);
     fb_table_column(t, "", "", true);
     for (int k = 0; k < FB_VALUES_BINS; k++) {
         fb_str bar = {0};
-        fb_values_bin(v, k, &from, &share);
+        fb_show_values_bin(v, k, &from, &share);
         for (int i = 0; i < (int)(share * BAR + 0.5); i++) fb_str_add(&bar, sign);
         fb_table_row(t);
         cell(t, FB_F64, from);
@@ -121,7 +122,7 @@ static void print_error(const fb_values *v)
 {
     fb_str s = {0};
     fb_str_add(&s, "\n");
-    fb_values_error(v, &s);
+    fb_show_values_error(v, &s);
     fb_put(stdout, fb_str_get(&s));
     fb_str_free(&s);
 }

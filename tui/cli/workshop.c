@@ -285,7 +285,7 @@ static int seat_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_SCORES: s->scores = true; return 0;
     case KEY_PREDICTIONS: s->predictions = true; return 0;
     case KEY_FORMAT:
-        if (!fb_format_parse(arg, &s->format) || s->format == FB_FORMAT_JSON)
+        if (!fb_table_parse_format(arg, &s->format) || s->format == FB_FORMAT_JSON)
             fb_cli_usage("%s: no format \"%s\"; there are: table, csv, markdown", state->name, arg);
         return 0;
     default: return ARGP_ERR_UNKNOWN;

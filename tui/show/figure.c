@@ -121,7 +121,7 @@ fb_figure_source fb_figure_kind(const json_t *row)
 {
     const char *source = fb_json_string_or(row, "source", "");
     for (int k = FB_SOURCE_MEASURED; k <= FB_SOURCE_PREDICTED; k++)
-        if (strcmp(source, fb_figure_source_name((fb_figure_source)k)) == 0) return (fb_figure_source)k;
+        if (strcmp(source, fb_report_source_name((fb_figure_source)k)) == 0) return (fb_figure_source)k;
     return FB_SOURCE_MEASURED;
 }
 
@@ -211,7 +211,7 @@ double fb_figure_anchored(double wall, double model_before, double model_after)
     return gain > 0 ? fmax(wall - gain, wall * model_after / model_before) : wall - gain;
 }
 
-bool fb_column_has_model(const fb_column *c)
+bool fb_figure_column_has_model(const fb_column *c)
 {
     return c->plan && isfinite(c->predicted.us) && !(c->machine && c->machine->doubted);
 }
@@ -221,12 +221,12 @@ static bool tells_wall(const fb_report *r)
     return r && !r->failed && r->wall_us.n > 0;
 }
 
-double fb_column_wall(const fb_column *c, fb_figure_source *kind)
+double fb_figure_column_wall(const fb_column *c, fb_figure_source *kind)
 {
     const fb_report *was = c->before;
     *kind = tells_wall(c->report) ? c->report->source : FB_SOURCE_PREDICTED;
     if (tells_wall(c->report)) return c->report->wall_us.median;
-    if (!fb_column_has_model(c)) return NAN;
+    if (!fb_figure_column_has_model(c)) return NAN;
     if (tells_wall(was) && was->predicted_us > 0)
         return fb_figure_anchored(was->wall_us.median, was->predicted_us, c->predicted.us);
     return c->predicted.us;

@@ -75,8 +75,8 @@ char *fb_figure_plain(const json_t *value);
 double fb_figure_anchored(double wall, double model_before, double model_after);
 /* The column's wall time: its report's, else anchored at that of the plan before the last edit, else the model's. NAN
  * when there is none, or the calibration behind it is doubted. */
-double fb_column_wall(const fb_column *c, fb_figure_source *kind);
+double fb_figure_column_wall(const fb_column *c, fb_figure_source *kind);
 /* Are the cost model's times of its device worth showing? */
-bool fb_column_has_model(const fb_column *c);
+bool fb_figure_column_has_model(const fb_column *c);
 
 #endif

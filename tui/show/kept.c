@@ -104,7 +104,7 @@ static json_t *keep_why(const compared *c, int a, int b)
     fb_picture_why(&p, &why, fb_str_get(&name[0]), fb_str_get(&name[1]));
     keep_picture(own, &p);
     fb_why_conclusion(&why, conclusion);
-    json_object_set_new(own, "of", json_string(fb_time_name(why.of)));
+    json_object_set_new(own, "of", json_string(fb_comparison_time_name(why.of)));
     json_object_set_new(own, "verdicts", json_string(fb_why_verdicts(&why, verdicts)));
     json_object_set_new(own, "conclusion", json_string(conclusion));
     json_object_set_new(own, "parts", parts_of(&why));

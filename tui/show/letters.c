@@ -85,7 +85,7 @@ static const char *word_for(const fb_graph *g, fb_id node)
     return word ? word : dot ? dot + 1 : name;
 }
 
-void fb_group_title(const fb_plan *plan, int group, fb_str *out)
+void fb_show_group_title(const fb_plan *plan, int group, fb_str *out)
 {
     enum { MOST = 6 };
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
@@ -109,7 +109,7 @@ void fb_group_title(const fb_plan *plan, int group, fb_str *out)
 
 void fb_letter_title(const fb_letters *l, const fb_plan *plan, int letter, fb_str *out)
 {
-    fb_group_title(plan, l->first_group[letter], out);
+    fb_show_group_title(plan, l->first_group[letter], out);
 }
 
 static const char *leaf(const fb_graph *g, fb_id node)
@@ -118,7 +118,7 @@ static const char *leaf(const fb_graph *g, fb_id node)
     return dot ? dot + 1 : g->nodes[node].name;
 }
 
-void fb_group_why(const fb_plan *plan, int group, fb_str *out)
+void fb_show_group_why(const fb_plan *plan, int group, fb_str *out)
 {
     static const char *const then[FB_FAMILIES] = {
         [FB_FAMILY_REDUCE] = ", and all of a row's work is done while the row is at hand",

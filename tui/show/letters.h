@@ -22,8 +22,8 @@ const char *fb_letter_name(int letter, char to[8]);
 /* What the letter's kernel does, from names: "layer_norm·tanh·stack". */
 void fb_letter_title(const fb_letters *l, const fb_plan *plan, int letter, fb_str *out);
 /* The group's nodes in the same words. */
-void fb_group_title(const fb_plan *plan, int group, fb_str *out);
+void fb_show_group_title(const fb_plan *plan, int group, fb_str *out);
 /* Why the group's kernel is of its family: "reduce: mean reduces rows of 256, and …". */
-void fb_group_why(const fb_plan *plan, int group, fb_str *out);
+void fb_show_group_why(const fb_plan *plan, int group, fb_str *out);
 
 #endif

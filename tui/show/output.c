@@ -386,7 +386,7 @@ static void report_row(fb_table *t, const json_t *rows, int i, const json_t *var
 static bool is_recalled(const json_t *row)
 {
     const char *source = fb_json_string_or(row, "source", NULL);
-    return source && strcmp(source, fb_figure_source_name(FB_SOURCE_MEASURED)) != 0;
+    return source && strcmp(source, fb_report_source_name(FB_SOURCE_MEASURED)) != 0;
 }
 
 void fb_output_device_text(const char *device, const json_t *told, fb_str *out)

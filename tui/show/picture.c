@@ -27,7 +27,7 @@ enum { GLYPH = 68 }; /* tenths of a pixel: about the mean width of a character a
 
 int fb_picture_text_width(const char *text)
 {
-    return (fb_text_width(text) * GLYPH + 9) / 10;
+    return (fb_draw_text_width(text) * GLYPH + 9) / 10;
 }
 
 /* The bytes of `text` that fit the room, whole characters. */
@@ -201,7 +201,7 @@ static void add_time(fb_str *out, double us, const fb_stat *s, fb_figure_source 
     char text[48];
     fb_str_add(out, fb_figure_write(text, us, FB_UNIT_US, kind));
     if (*fb_figure_spread(text, s, kind)) fb_str_addf(out, " (%s)", text);
-    fb_str_addf(out, ", %s", fb_figure_source_name(kind));
+    fb_str_addf(out, ", %s", fb_report_source_name(kind));
 }
 
 static bool has_spread(const fb_stat *s, fb_figure_source kind)

@@ -139,7 +139,7 @@ static void box_hover(const diagram *d, fb_picture *p, int k)
     fb_letter_title(&d->letters, d->plan, k, &text);
     if (d->letters.count[k] > 1) fb_str_addf(&text, " ×%d", d->letters.count[k]);
     fb_str_add(&text, "\n");
-    fb_group_why(d->plan, first, &text);
+    fb_show_group_why(d->plan, first, &text);
     for (int i = 0; i < group->n_nodes && i < NAMED; i++)
         fb_str_addf(&text, "%s%s", i ? ", " : "\nnodes: ", fb_node_at(d->g, group->nodes[i])->name);
     if (group->n_nodes > NAMED) fb_str_addf(&text, " and %d more", group->n_nodes - NAMED);

@@ -16,7 +16,7 @@ enum { BAR_CELLS = 32, MOST_TEXT = 40 };
 /* Solid up to the least that was seen, shaded up to the most. */
 static void add_bar(fb_str *out, const fb_point_of *p)
 {
-    bool utf8 = fb_cli_utf8();
+    bool utf8 = fb_show_utf8();
     double low = isfinite(p->low) ? p->low : p->y, high = isfinite(p->high) ? p->high : p->y;
     int solid = (int)lround(BAR_CELLS * low / p->most), all = (int)lround(BAR_CELLS * high / p->most);
     for (int i = 0; i < all; i++) fb_str_add(out, utf8 ? i < solid ? "█" : "░" : i < solid ? "#" : "-");

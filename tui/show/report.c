@@ -280,7 +280,7 @@ void fb_page_kinds(fb_html *h, const json_t *rows)
     const fb_figure_row *spread = &fb_figures[FB_FIGURE_SPREAD];
     fb_html_open(h, "dl", "class", "kinds", NULL);
     for (int k = FB_SOURCE_MEASURED; k <= FB_SOURCE_PREDICTED; k++)
-        add_kind(h, fb_figure_sign((fb_figure_source)k), fb_figure_source_name((fb_figure_source)k),
+        add_kind(h, fb_figure_sign((fb_figure_source)k), fb_report_source_name((fb_figure_source)k),
                  fb_figure_kind_help((fb_figure_source)k));
     if (any_stale(rows)) add_kind(h, "", "stale", "of source that has changed since it was recorded");
     add_kind(h, "", spread->label, spread->help);
@@ -415,7 +415,7 @@ static void put_diff(fb_html *h, const char *first, const char *second)
     const char **a, **b;
     fb_diff_line *lines;
     int na = fb_code_lines(arena, first, &a), nb = fb_code_lines(arena, second, &b);
-    int n = fb_text_diff(arena, a, na, b, nb, &lines);
+    int n = fb_show_text_diff(arena, a, na, b, nb, &lines);
     fb_html_open(h, "pre", NULL);
     for (int i = 0; i < n; i++) {
         int alike = 0;

@@ -31,7 +31,7 @@ static void put_case(fb_html *h, const fb_output *o, const json_t *row, const js
         fb_html_leaf(h, "td", strcmp(name, "failed") == 0 ? "bad" : NULL, fb_str_get(&cell));
         fb_str_free(&cell);
     }
-    fb_html_leaf(h, "td", "name", fb_figure_source_name(fb_figure_kind(row)));
+    fb_html_leaf(h, "td", "name", fb_report_source_name(fb_figure_kind(row)));
     fb_html_close(h, "tr");
 }
 

@@ -27,7 +27,7 @@ static int rounds(const fb_steps *s, const fb_outline *o, int at, int period)
     return (k - at) / period * period;
 }
 
-void fb_step_roll(const fb_steps *steps, const fb_outline *o, fb_step_rows *out)
+void fb_show_step_roll(const fb_steps *steps, const fb_outline *o, fb_step_rows *out)
 {
     int n = fb_steps_kept(steps);
     out->n = 0;

@@ -15,6 +15,6 @@ typedef struct {
 typedef FB_VEC(fb_step_row) fb_step_rows;
 
 /* `outline`: of the graph that the decisions are of; NULL: nothing is rolled. What was in *out is gone. */
-void fb_step_roll(const fb_steps *steps, const fb_outline *outline, fb_step_rows *out);
+void fb_show_step_roll(const fb_steps *steps, const fb_outline *outline, fb_step_rows *out);
 
 #endif

@@ -27,7 +27,7 @@ struct fb_table {
     FB_VEC(row) rows;
 };
 
-bool fb_format_parse(const char *name, fb_format *out)
+bool fb_table_parse_format(const char *name, fb_format *out)
 {
     static const char *const names[] = {[FB_FORMAT_TABLE] = "table",
                                         [FB_FORMAT_JSON] = "json",
@@ -70,7 +70,7 @@ static char *spell(const char *text)
     return fb_str_take(&out);
 }
 
-bool fb_cli_utf8(void)
+bool fb_show_utf8(void)
 {
     return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
@@ -80,7 +80,7 @@ static char *shown(const char *text, const char *kept)
 {
     fb_str clean = {0};
     fb_str_add_clean(&clean, text, kept);
-    char *out = fb_cli_utf8() ? fb_strdup(fb_str_get(&clean)) : spell(fb_str_get(&clean));
+    char *out = fb_show_utf8() ? fb_strdup(fb_str_get(&clean)) : spell(fb_str_get(&clean));
     fb_str_free(&clean);
     return out;
 }

@@ -11,7 +11,7 @@
 typedef enum { FB_FORMAT_TABLE, FB_FORMAT_JSON, FB_FORMAT_CSV, FB_FORMAT_MARKDOWN } fb_format;
 
 /* False for a name that is none of table, json, csv, markdown. */
-bool fb_format_parse(const char *name, fb_format *out);
+bool fb_table_parse_format(const char *name, fb_format *out);
 
 typedef struct fb_table fb_table;
 
@@ -33,7 +33,7 @@ void fb_table_print(const fb_table *t, fb_format format, FILE *out);
 /* As an element of a page. */
 void fb_table_html(const fb_table *t, fb_html *h);
 
-bool fb_cli_utf8(void); /* does the locale show it? */
+bool fb_show_utf8(void); /* does the locale show it? */
 /* Prints text as this locale can show it. */
 void fb_put(FILE *out, const char *text);
 /* Text that is also read by programs (source, dot): every character that is fit for a screen stays as it is. Source

@@ -52,7 +52,7 @@ static void compare(lines *l, const char *const *a, int na, const char *const *b
     fb_free(length);
 }
 
-int fb_text_diff(fb_arena *arena, const char *const *a, int na, const char *const *b, int nb, fb_diff_line **out)
+int fb_show_text_diff(fb_arena *arena, const char *const *a, int na, const char *const *b, int nb, fb_diff_line **out)
 {
     lines l = {FB_NEW_ARRAY(arena, fb_diff_line, na + nb + 1), 0};
     int head = 0, tail = 0;

@@ -10,6 +10,6 @@ typedef struct {
 } fb_diff_line;
 
 /* Arena-owned. Texts too long to be compared come out as all '-' and then all '+'. */
-int fb_text_diff(fb_arena *arena, const char *const *a, int na, const char *const *b, int nb, fb_diff_line **out);
+int fb_show_text_diff(fb_arena *arena, const char *const *a, int na, const char *const *b, int nb, fb_diff_line **out);
 
 #endif

@@ -11,7 +11,7 @@ static void print_resources(const fb_their_kernel *k, fb_str *out)
     if (k->spills > 0) fb_str_addf(out, ", %d spilled", k->spills);
 }
 
-void fb_theirs_print(const fb_theirs *t, fb_str *out)
+void fb_show_theirs(const fb_theirs *t, fb_str *out)
 {
     long long n = fb_theirs_launches(t);
     fb_str_addf(out, "%s %s: %lld kernel%s\n", t->by, t->version, n, n == 1 ? "" : "s");
@@ -31,7 +31,7 @@ void fb_theirs_print(const fb_theirs *t, fb_str *out)
                     t->apart[i].why ? t->apart[i].why : "its log gives no reason");
 }
 
-bool fb_theirs_print_sources(const fb_theirs *t, fb_str *out)
+bool fb_show_theirs_sources(const fb_theirs *t, fb_str *out)
 {
     bool any = false;
     for (int i = 0; i < t->n_kernels; i++) {
@@ -46,7 +46,7 @@ bool fb_theirs_print_sources(const fb_theirs *t, fb_str *out)
     return any;
 }
 
-void fb_theirs_say(const fb_theirs_beside *b, fb_str *out)
+void fb_show_theirs_said(const fb_theirs_beside *b, fb_str *out)
 {
     fb_str_addf(out, "%d of %d edge%s are fused in both or in neither", b->equal, b->edges, b->edges == 1 ? "" : "s");
     if (b->edges) fb_str_addf(out, " (%.1f %%)", 100.0 * b->equal / b->edges);
@@ -73,7 +73,7 @@ static int decision_on(const fb_plan *plan, const fb_steps *steps, const fb_thei
     return found;
 }
 
-void fb_theirs_print_beside(const fb_theirs_beside *b, const fb_plan *plan, const fb_steps *steps, fb_str *out)
+void fb_show_theirs_beside(const fb_theirs_beside *b, const fb_plan *plan, const fb_steps *steps, fb_str *out)
 {
     const fb_graph *g = fb_planner_deps(fb_plan_planner(plan))->graph;
     for (int i = 0; i < b->n; i++) {

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-void fb_value_write(fb_dtype dtype, double x, fb_str *out)
+void fb_show_value(fb_dtype dtype, double x, fb_str *out)
 {
     if (isnan(x))
         fb_str_add(out, "NaN");
@@ -13,7 +13,7 @@ void fb_value_write(fb_dtype dtype, double x, fb_str *out)
         fb_str_addf(out, "%.0f", x);
 }
 
-void fb_values_head(const fb_values *v, fb_str *out)
+void fb_show_values_head(const fb_values *v, fb_str *out)
 {
     char shape[192];
     fb_str_addf(out, "%s  %s  %lld element%s, %s", v->node, fb_shape_format(&v->shape, v->dtype, shape),
@@ -22,23 +22,23 @@ void fb_values_head(const fb_values *v, fb_str *out)
 
 static const char *const names[] = {"min", "max", "mean", "deviation", "zeros", "NaN", "inf"};
 
-int fb_values_statistics(void)
+int fb_show_values_statistics(void)
 {
     return (int)(sizeof names / sizeof *names);
 }
 
-const char *fb_values_statistic(const fb_values *v, int i, fb_str *out)
+const char *fb_show_values_statistic(const fb_values *v, int i, fb_str *out)
 {
     const double value[] = {v->min, v->max, v->mean, v->deviation};
     const int64_t number[] = {v->zeros, v->nans, v->infinities};
     if (i < 4)
-        fb_value_write(i < 2 ? v->dtype : FB_F64, value[i], out);
+        fb_show_value(i < 2 ? v->dtype : FB_F64, value[i], out);
     else
         fb_str_addf(out, "%lld", (long long)number[i - 4]);
     return names[i];
 }
 
-void fb_values_error(const fb_values *v, fb_str *out)
+void fb_show_values_error(const fb_values *v, fb_str *out)
 {
     char at[128];
     if (!v->compared) {
@@ -63,7 +63,7 @@ void fb_values_error(const fb_values *v, fb_str *out)
     if (v->wrong) fb_str_addf(out, "wrong: %s\n", v->wrong);
 }
 
-bool fb_values_bin(const fb_values *v, int k, double *from, double *share)
+bool fb_show_values_bin(const fb_values *v, int k, double *from, double *share)
 {
     int64_t most = 0;
     double step = (v->max - v->min) / FB_VALUES_BINS;

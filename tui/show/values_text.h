@@ -6,16 +6,16 @@
 #include "measure/values.h"
 
 /* Elements of i64 and bool as whole numbers. */
-void fb_value_write(fb_dtype dtype, double x, fb_str *out);
+void fb_show_value(fb_dtype dtype, double x, fb_str *out);
 /* "tanh  f32[1024,256]  262144 elements, stored by layer_norm_tanh" */
-void fb_values_head(const fb_values *v, fb_str *out);
+void fb_show_values_head(const fb_values *v, fb_str *out);
 /* The statistics by their names: how many; 0 … n - 1. */
-int fb_values_statistics(void);
-const char *fb_values_statistic(const fb_values *v, int i, fb_str *out); /* its name; the figure is appended */
+int fb_show_values_statistics(void);
+const char *fb_show_values_statistic(const fb_values *v, int i, fb_str *out); /* its name; the figure is appended */
 /* The error against the reference, a line each ended by a newline. */
-void fb_values_error(const fb_values *v, fb_str *out);
+void fb_show_values_error(const fb_values *v, fb_str *out);
 /* Where bin `k` of the histogram begins, and the share of the fullest bin that it holds; false: there is no histogram,
  * for all elements are alike, or none is finite. */
-bool fb_values_bin(const fb_values *v, int k, double *from, double *share);
+bool fb_show_values_bin(const fb_values *v, int k, double *from, double *share);
 
 #endif

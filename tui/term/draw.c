@@ -96,20 +96,20 @@ static int width_of(const wchar_t *text, int n)
     return w;
 }
 
-int fb_text_width(const char *text)
+int fb_draw_text_width(const char *text)
 {
     wchar_t wide[MAX_TEXT];
     return width_of(wide, spell(text, wide));
 }
 
-bool fb_text_words(const char **text, int width, fb_str *out)
+bool fb_draw_text_words(const char **text, int width, fb_str *out)
 {
     const char *w = *text + strspn(*text, " \n");
     fb_str_clear(out);
     while (*w) {
         size_t n = strcspn(w, " \n"), before = out->n;
         fb_str_addf(out, "%s%.*s", before ? " " : "", (int)n, w);
-        if (before && fb_text_width(fb_str_get(out)) > width) {
+        if (before && fb_draw_text_width(fb_str_get(out)) > width) {
             out->text[out->n = before] = '\0';
             break;
         }

@@ -12,7 +12,7 @@
 void fb_draw_start(bool utf8);
 
 /* Columns that the text takes as drawn. */
-int fb_text_width(const char *text);
+int fb_draw_text_width(const char *text);
 
 /* What lies behind the text drawn from now on. */
 void fb_draw_ground(fb_ground ground);
@@ -40,6 +40,6 @@ int fb_draw_wrapped(const fb_rect *r, int y, int x, int max_rows, fb_role role, 
 
 /* The words of *text that fit into a line of `width` columns, one at least, into `out`; *text goes on behind them.
  * False: there are none left. Words are parted by blanks and newlines. */
-bool fb_text_words(const char **text, int width, fb_str *out);
+bool fb_draw_text_words(const char **text, int width, fb_str *out);
 
 #endif

@@ -289,19 +289,19 @@ static void find(fb_app *app, const char *arg)
         return;
     }
     snprintf(app->find, sizeof app->find, "%s", arg);
-    fb_find(app, 1);
+    fb_view_find(app, 1);
 }
 
 static void find_next(fb_app *app, const char *arg)
 {
     (void)arg;
-    fb_find(app, 1);
+    fb_view_find(app, 1);
 }
 
 static void find_back(fb_app *app, const char *arg)
 {
     (void)arg;
-    fb_find(app, -1);
+    fb_view_find(app, -1);
 }
 
 /* ---- views ---- */
@@ -629,7 +629,7 @@ static fb_action_fn *const actions[FB_COMMANDS] = {
     [FB_CMD_LAUNCH] = launch,
     [FB_CMD_OVERLAP] = overlap,
     [FB_CMD_ROLL] = roll,
-    [FB_CMD_EJECT] = fb_eject,
+    [FB_CMD_EJECT] = fb_view_eject,
     [FB_CMD_UNDO] = undo,
     [FB_CMD_REDO] = redo,
     [FB_CMD_VARIANT] = fb_do_variant,
@@ -671,7 +671,7 @@ static fb_action_fn *const actions[FB_COMMANDS] = {
     [FB_CMD_FILTER] = filter_rows,
     [FB_CMD_PLOT] = show_plot,
     [FB_CMD_EXPERIMENT] = experiment,
-    [FB_CMD_VALUES] = fb_values_show,
+    [FB_CMD_VALUES] = fb_view_show_values,
     [FB_CMD_YANK] = fb_yank,
     [FB_CMD_THEME] = theme,
     [FB_CMD_ABOUT] = show_about,

@@ -208,7 +208,7 @@ void fb_do_export(fb_app *app, const char *arg)
     if (!*arg)
         fb_prompt_open(&app->prompt, ':', "export ");
     else
-        fb_export(app, arg);
+        fb_view_export(app, arg);
 }
 
 void fb_do_save(fb_app *app, const char *arg)

@@ -229,7 +229,7 @@ static void follow_session(fb_app *app)
     if (!wrong && fb_app_view(app) == FB_VIEW_ERROR) fb_app_hide(app);
     app->error_shown = wrong;
     tell_failures(app);
-    fb_kernels_watch(app);
+    fb_view_watch_kernels(app);
     fb_trust_follow(app);
     fb_puzzle_follow(app);
     fb_sweep_follow(app);
@@ -443,7 +443,7 @@ static void draw_too_small(int rows, int cols)
 
 static void draw(fb_app *app)
 {
-    fb_values_follow(app);
+    fb_view_follow_values(app);
     fb_view_id top = fb_app_view(app);
     bool left = top == FB_VIEW_LESSON && fb_lesson_beside(app) && COLS >= FB_LESSON_COLS;
     fb_layout_wish wish = {.rows = LINES,
@@ -529,7 +529,7 @@ static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
     if (fds[n + 2].revents) fb_source_pump(app);
     fb_saved saved = fds[n + 3].revents ? fb_watch_saved(app->watch) : (fb_saved){0};
     if (saved.script) fb_action(app, FB_CMD_RELOAD, "");
-    if (saved.other) fb_kernels_saved(app);
+    if (saved.other) fb_view_kernels_saved(app);
     if (saved.script || saved.other) fb_lesson_saved(app);
     if (fds[n].revents & POLLIN)
         read_keys(app);

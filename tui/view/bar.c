@@ -28,7 +28,7 @@ static void put(fb_app *app, int *x, fb_cmd c, const char *hint, int room)
     const char *what;
     if (!*hint || app->bar.n == FB_BAR_KEYS) return;
     parts(fb_cmd_get(c), hint, key, &what);
-    if (*x + fb_text_width(key) + 1 + fb_text_width(what) > r->w - room) return;
+    if (*x + fb_draw_text_width(key) + 1 + fb_draw_text_width(what) > r->w - room) return;
     bool off = fb_app_why_not(app, c) != NULL;
     int from = *x, at = fb_draw(r, 0, *x, off ? FB_ROLE_OFF : FB_ROLE_KEY, key);
     at = fb_draw(r, 0, at + 1, off ? FB_ROLE_OFF : FB_ROLE_DIM, what);

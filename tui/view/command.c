@@ -54,7 +54,7 @@ const fb_cmd_info *fb_cmd_get(fb_cmd c)
     return &table[c];
 }
 
-const char *fb_section_name(fb_section s)
+const char *fb_command_section_name(fb_section s)
 {
     static const char *const text[FB_SECTIONS] = {
         [FB_SECTION_EDIT] = "Fusing and cutting",

@@ -37,7 +37,7 @@ typedef struct {
 } fb_cmd_info;
 
 const fb_cmd_info *fb_cmd_get(fb_cmd c);
-const char *fb_section_name(fb_section s);
+const char *fb_command_section_name(fb_section s);
 fb_cmd fb_cmd_find(const char *name, size_t n); /* exact, or FB_CMD_NONE */
 
 /* A key as one number: a character's code point, a control character, or FB_KEY_… . */

@@ -35,7 +35,7 @@ static _Noreturn void be_editor(const char *command, const char *path)
 static void take_saves(fb_app *app)
 {
     fb_saved saved = fb_watch_saved(app->watch);
-    if (saved.other) fb_kernels_saved(app);
+    if (saved.other) fb_view_kernels_saved(app);
     if (saved.script) fb_action(app, FB_CMD_RELOAD, "");
     if (saved.script || saved.other) fb_lesson_saved(app);
 }
@@ -82,7 +82,7 @@ static bool copy_bundled(const char *script, char path[PATH_MAX], fb_error *err)
     if (!fb_data_path(fb_file_name(script), path, PATH_MAX))
         return fb_fail(err, FB_ERR_SYSTEM, "there is no place for a copy of %s", script);
     if (access(path, F_OK) == 0) return true;
-    char *text = fb_script_text(script);
+    char *text = fb_session_script_text(script);
     bool fine = text ? fb_write_file(path, text, strlen(text), err)
                      : fb_fail(err, FB_ERR_SYSTEM, "%s: there is no text of it", script);
     fb_free(text);

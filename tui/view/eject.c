@@ -7,7 +7,7 @@
 
 /* ---- saves ---- */
 
-void fb_kernels_watch(fb_app *app)
+void fb_view_watch_kernels(fb_app *app)
 {
     const char **files;
     fb_arena *arena = fb_arena_new();
@@ -16,7 +16,7 @@ void fb_kernels_watch(fb_app *app)
     fb_arena_free(arena);
 }
 
-void fb_kernels_saved(fb_app *app)
+void fb_view_kernels_saved(fb_app *app)
 {
     int n = fb_session_kernels_saved(app->session);
     if (!n) return;
@@ -38,7 +38,7 @@ static void edit(fb_app *app, const char *path)
         break;
     case FB_EDITOR_DONE: fb_app_say(app, FB_ROLE_GOOD, "every save of %s is compiled, checked and timed", path); break;
     }
-    fb_kernels_saved(app);
+    fb_view_kernels_saved(app);
 }
 
 /* ---- the command ---- */
@@ -56,11 +56,11 @@ static bool take_over(fb_app *app, int group, const char *arg, char path[PATH_MA
     if (at < 0) return false;
     app->column = at;
     fb_model_update(app);
-    fb_kernels_watch(app);
+    fb_view_watch_kernels(app);
     return true;
 }
 
-void fb_eject(fb_app *app, const char *arg)
+void fb_view_eject(fb_app *app, const char *arg)
 {
     const fb_plan *plan = app->model.column->plan;
     int group = fb_source_group(app);

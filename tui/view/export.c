@@ -124,7 +124,7 @@ void fb_sweep_export(fb_app *app, const char *path)
 
 /* ---- of the columns ---- */
 
-void fb_export(fb_app *app, const char *path)
+void fb_view_export(fb_app *app, const char *path)
 {
     int how = way_of(path);
     if (how == FB_NONE) {

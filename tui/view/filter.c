@@ -35,7 +35,7 @@ static bool begins(const char *name, const char *text)
     return true;
 }
 
-bool fb_name_holds(const char *name, const char *text)
+bool fb_filter_holds(const char *name, const char *text)
 {
     if (!*text) return true;
     for (; *name; name++)
@@ -48,7 +48,7 @@ static bool row_holds(fb_app *app, const fb_view *view, int row, const char *tex
     if (view->holds) return view->holds(app, row, text);
     fb_str all = {0};
     view->text(app, row, &all);
-    bool holds = fb_name_holds(fb_str_get(&all), text);
+    bool holds = fb_filter_holds(fb_str_get(&all), text);
     fb_str_free(&all);
     return holds;
 }

@@ -14,6 +14,6 @@ typedef struct {
 } fb_filter;
 
 /* Whether the name holds the text in any case; "[*]" in the text is any index. */
-bool fb_name_holds(const char *name, const char *text);
+bool fb_filter_holds(const char *name, const char *text);
 
 #endif

@@ -49,7 +49,7 @@ void fb_first_columns(fb_app *app, const fb_script_info *info)
         add_own_columns(app, info);
     fb_puzzle_columns(app);
     app->columns_made = true;
-    fb_results_reopened(app);
+    fb_view_results_reopened(app);
 }
 
 void fb_app_fresh_columns(fb_app *app)

@@ -65,7 +65,7 @@ static void position(fb_app *app, fb_view_id id, const fb_rect *r, int from)
     if (at > n) at = n;
     snprintf(text, sizeof text, " %d of %d ", at, n);
     fb_rect line = {r->y - 1, r->x, 1, r->w};
-    if (from + fb_text_width(text) + 2 <= r->w) fb_draw_right(&line, 0, r->w - 1, FB_ROLE_DIM, text);
+    if (from + fb_draw_text_width(text) + 2 <= r->w) fb_draw_right(&line, 0, r->w - 1, FB_ROLE_DIM, text);
 }
 
 static void title(fb_app *app, fb_view_id id, const fb_rect *r)
@@ -146,7 +146,7 @@ static void where(fb_app *app, int room, fb_str *out)
         fb_str_clear(out);
         for (int i = 0; i < PARTS; i++)
             if (order[i] < keep && part[order[i]]) fb_str_addf(out, "%s%s", out->n ? " · " : "", part[order[i]]);
-        if (fb_text_width(fb_str_get(out)) <= room) return;
+        if (fb_draw_text_width(fb_str_get(out)) <= room) return;
     }
     fb_str_clear(out);
 }
@@ -168,7 +168,7 @@ static void draw_header(fb_app *app)
     if (app->path || app->lesson.path) {
         int room = right - x - 3;
         const char *path = app->path ? app->path : app->lesson.path;
-        for (const char *slash; fb_text_width(path) > room && (slash = strchr(path, '/'));) path = slash + 1;
+        for (const char *slash; fb_draw_text_width(path) > room && (slash = strchr(path, '/'));) path = slash + 1;
         x = fb_draw_cut(r, 0, x + 2, room > 0 ? room : 0, FB_ROLE_TITLE, path);
     }
     where(app, right - x - 3, &text);

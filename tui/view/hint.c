@@ -58,8 +58,8 @@ static void savings(const fb_column *c, const fb_verdict *v, fb_str *out)
     char before[48], after[48];
     fb_figure_source kind;
     fb_savings_text(v, out);
-    double wall = c ? fb_column_wall(c, &kind) : NAN;
-    if (!isfinite(v->before_us) || !isfinite(v->after_us) || (c && !fb_column_has_model(c))) return;
+    double wall = c ? fb_figure_column_wall(c, &kind) : NAN;
+    if (!isfinite(v->before_us) || !isfinite(v->after_us) || (c && !fb_figure_column_has_model(c))) return;
     if (isfinite(wall))
         fb_str_addf(out, " · wall %s → %s", fb_figure_write(before, wall, FB_UNIT_US, kind),
                     fb_figure_write(after, fb_figure_anchored(wall, v->before_us, v->after_us), FB_UNIT_US,

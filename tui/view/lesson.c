@@ -25,7 +25,7 @@ const fb_lesson_page *fb_lesson_now(const fb_app *app)
 
 static fb_hash hash_of_file(const char *path)
 {
-    char *text = fb_script_text(path);
+    char *text = fb_session_script_text(path);
     fb_hasher *h = fb_hasher_new();
     fb_hasher_add_text(h, text ? text : "");
     fb_free(text);
@@ -82,7 +82,7 @@ void fb_lesson_go(fb_app *app, int number)
     run->top = 0;
     run->trouble = (fb_error){0};
     const fb_lesson_page *page = &l->pages[number];
-    const char *script = page->script ? fb_lesson_script(run->path, page->script, arena, &run->trouble) : NULL;
+    const char *script = page->script ? fb_session_lesson_script(run->path, page->script, arena, &run->trouble) : NULL;
     if (!script || !fb_app_open_page(app, script, page->params, &run->trouble)) fb_app_close(app);
     if (run->trouble.kind) fb_fail_prefix(&run->trouble, "%s:%d", fb_file_name(run->path), page->line);
     if (!run->trouble.kind) check_keys(app, page);

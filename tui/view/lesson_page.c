@@ -36,7 +36,8 @@ void fb_lesson_add_line(fb_lesson_lines *to, fb_arena *arena, int indent, fb_rol
 void fb_lesson_add_words(fb_lesson_lines *to, fb_arena *arena, int indent, int width, fb_role role, const char *text)
 {
     fb_str part = {0};
-    while (fb_text_words(&text, width - indent, &part)) fb_lesson_add_line(to, arena, indent, role, fb_str_get(&part));
+    while (fb_draw_text_words(&text, width - indent, &part))
+        fb_lesson_add_line(to, arena, indent, role, fb_str_get(&part));
     fb_str_free(&part);
 }
 
@@ -54,7 +55,7 @@ static int width_of(const char *text, size_t n)
 {
     char part[256];
     snprintf(part, sizeof part, "%.*s", (int)n, text);
-    return fb_text_width(part);
+    return fb_draw_text_width(part);
 }
 
 static void end_word(writer *w)
@@ -70,7 +71,7 @@ static void end_word(writer *w)
     for (int i = 0; i < w->word.n; i++) {
         const fb_lesson_piece *p = &w->word.at[i];
         put(w->to, w->arena, x, p->role, p->text, strlen(p->text));
-        x += fb_text_width(p->text);
+        x += fb_draw_text_width(p->text);
     }
     w->x = x;
     w->word.n = 0;
@@ -152,11 +153,11 @@ bool fb_lesson_line_holds(const fb_lesson_lines *l, int line, const char *text)
     const fb_lesson_line *at = &l->lines.at[line];
     for (int i = 0; i < at->n; i++) {
         const fb_lesson_piece *p = &l->pieces.at[at->first + i];
-        if (i && p->x > l->pieces.at[at->first + i - 1].x + fb_text_width(l->pieces.at[at->first + i - 1].text))
+        if (i && p->x > l->pieces.at[at->first + i - 1].x + fb_draw_text_width(l->pieces.at[at->first + i - 1].text))
             fb_str_add(&all, " ");
         fb_str_add(&all, p->text);
     }
-    bool holds = fb_name_holds(fb_str_get(&all), text);
+    bool holds = fb_filter_holds(fb_str_get(&all), text);
     fb_str_free(&all);
     return holds;
 }

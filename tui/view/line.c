@@ -12,12 +12,12 @@ static bool row_holds(fb_app *app, const fb_view *view, int row)
 {
     fb_str text = {0};
     view->text(app, row, &text);
-    bool holds = fb_name_holds(fb_str_get(&text), app->find);
+    bool holds = fb_filter_holds(fb_str_get(&text), app->find);
     fb_str_free(&text);
     return holds;
 }
 
-void fb_find(fb_app *app, int step)
+void fb_view_find(fb_app *app, int step)
 {
     fb_view_id id = fb_app_view(app);
     const fb_view *view = fb_view_at(id);

@@ -30,5 +30,5 @@ void fb_past_read(fb_prompt *p)
 void fb_past_add(const char *command)
 {
     char path[PATH_MAX];
-    if (fb_state_path("commands", path, sizeof path)) fb_append_to_file(path, FB_FILE_PRIVATE, command, NULL);
+    if (fb_state_path("commands", path, sizeof path)) fb_file_append(path, FB_FILE_PRIVATE, command, NULL);
 }

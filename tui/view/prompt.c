@@ -158,7 +158,7 @@ void fb_prompt_draw(const fb_prompt *p, const fb_rect *r, const char *ghost)
     char sign[2] = {p->kind, '\0'};
     fb_str head = {0};
     fb_str_add_n(&head, fb_str_get(&p->text), p->at);
-    int room = r->w - 2, width = fb_text_width(fb_str_get(&head)), shift = width > room ? width - room : 0;
+    int room = r->w - 2, width = fb_draw_text_width(fb_str_get(&head)), shift = width > room ? width - room : 0;
     fb_draw_blank(r, 0);
     int end = fb_draw(r, 0, 1 - shift, FB_ROLE_TEXT, fb_str_get(&p->text));
     fb_draw(r, 0, end, FB_ROLE_DIM, ghost);

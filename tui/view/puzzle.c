@@ -200,7 +200,7 @@ void fb_puzzle_begin(fb_app *app)
     if (fb_puzzle_of(app)) {
         const char *next = NULL; /* in a lesson its next page, which is the lesson's to say */
         if (!app->lesson.info)
-            app->puzzle.place = fb_puzzle_place(fb_session_path(app->session), &app->puzzle.of, &next, arena);
+            app->puzzle.place = fb_session_puzzle_place(fb_session_path(app->session), &app->puzzle.of, &next, arena);
         app->puzzle.next = next ? fb_strdup(next) : NULL;
         fb_puzzles_read(arena, &progress);
         fb_puzzle_state state = fb_puzzles_of(&progress, fb_session_path(app->session));
@@ -249,7 +249,7 @@ static void tell_prediction(fb_app *app)
     const fb_puzzle *p = fb_puzzle_of(app);
     char name[128];
     if (!p || app->puzzle.choice == FB_NONE) return;
-    fb_puzzle_name(fb_session_path(app->session), name);
+    fb_session_puzzle_name(fb_session_path(app->session), name);
     fb_session_predict(app->session, name, p->choice_keys[app->puzzle.choice], app->puzzle.guess);
 }
 

@@ -72,7 +72,7 @@ void fb_puzzle_code_read(fb_puzzle_code *c, const fb_session *s, char *const spe
     fb_column_spec of[2] = {0};
     fb_puzzle_code_free(c);
     if (!info || !spec[0] || !spec[1]) return;
-    char *text = fb_script_text(fb_session_path(s));
+    char *text = fb_session_script_text(fb_session_path(s));
     if (text && fb_column_spec_parse(spec[0], &of[0], NULL) && fb_column_spec_parse(spec[1], &of[1], NULL)) {
         const char *a = of[0].variant ? of[0].variant : "", *b = of[1].variant ? of[1].variant : "";
         bool same = !strcmp(a, b);
@@ -103,7 +103,7 @@ void fb_puzzle_kernels(const fb_column *c, fb_str *out)
     for (int g = 0; g < n; g++) {
         fb_str title = {0};
         int i = 0;
-        if (g < MOST) fb_group_title(c->plan, g, &title);
+        if (g < MOST) fb_show_group_title(c->plan, g, &title);
         while (i < titles.n && strcmp(titles.at[i], fb_str_get(&title)) != 0) i++;
         bool full = g >= MOST || i >= LINES;
         others += full;
@@ -136,7 +136,7 @@ static size_t fitting(const char *text, size_t n, int width)
         size_t bytes = 1;
         while (fits + bytes < n && bytes < 4 && ((unsigned char)text[fits + bytes] & 0xc0) == 0x80) bytes++;
         snprintf(part, sizeof part, "%.*s", (int)bytes, text + fits);
-        cells += fb_text_width(part);
+        cells += fb_draw_text_width(part);
         if (cells > width) return word > indent_of(text) ? word : fits ? fits : bytes;
         fits += bytes;
         if (strchr(" ,(", text[fits - 1])) word = fits;
@@ -144,7 +144,7 @@ static size_t fitting(const char *text, size_t n, int width)
     return n;
 }
 
-const char *fb_code_wrap(const char *text, int width, int *in, fb_str *to)
+const char *fb_puzzle_wrap_code(const char *text, int width, int *in, fb_str *to)
 {
     enum { FURTHER = 4 };
     size_t n = strcspn(text, "\n"), fits = fitting(text, n, width - *in);

@@ -21,6 +21,6 @@ void fb_puzzle_kernels(const fb_column *c, fb_str *out);
 
 /* The next line of `text` in `width` cells, into `to`: what is too long goes on in the next, four cells further in.
  * Returns what is left, NULL after the last; `*in`: how far in that begins, 0 to begin with. */
-const char *fb_code_wrap(const char *text, int width, int *in, fb_str *to);
+const char *fb_puzzle_wrap_code(const char *text, int width, int *in, fb_str *to);
 
 #endif

@@ -21,8 +21,9 @@ static void add_line(fb_app *app, fb_puzzle_page *p, const char *text, size_t n,
 static void add(fb_app *app, fb_puzzle_page *p, int indent, fb_role role, int row, const char *mark, const char *text)
 {
     fb_str part = {0};
-    int hang = indent + fb_text_width(mark), first = p->lines.n;
-    while (fb_text_words(&text, p->width - hang, &part)) add_line(app, p, fb_str_get(&part), part.n, hang, role, row);
+    int hang = indent + fb_draw_text_width(mark), first = p->lines.n;
+    while (fb_draw_text_words(&text, p->width - hang, &part))
+        add_line(app, p, fb_str_get(&part), part.n, hang, role, row);
     if (p->lines.n == first) add_line(app, p, "", 0, hang, role, row);
     fb_puzzle_line *l = &p->lines.at[first];
     if (*mark) l->text = fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "%*s%s%s", indent, "", mark, l->text + hang);
@@ -240,7 +241,7 @@ static void add_program(fb_app *app, fb_puzzle_page *p, const char *text)
     fb_str part = {0};
     int in = 0;
     while (text) {
-        text = fb_code_wrap(text, p->width - 4, &in, &part);
+        text = fb_puzzle_wrap_code(text, p->width - 4, &in, &part);
         add_line(app, p, fb_str_get(&part), part.n, 4, FB_ROLE_TEXT, FB_NONE);
     }
     fb_str_free(&part);
@@ -265,7 +266,7 @@ static void add_sides(fb_app *app, fb_puzzle_page *p, const char *left, const ch
     while (rest[0] || rest[1]) {
         for (int i = 0; i < 2; i++) {
             fb_str_clear(&part[i]);
-            if (rest[i]) rest[i] = fb_code_wrap(rest[i], fb_puzzle_page_middle(p) - 3, &in[i], &part[i]);
+            if (rest[i]) rest[i] = fb_puzzle_wrap_code(rest[i], fb_puzzle_page_middle(p) - 3, &in[i], &part[i]);
         }
         add_pair(app, p, FB_ROLE_TEXT, fb_str_get(&part[0]), fb_str_get(&part[1]));
     }

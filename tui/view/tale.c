@@ -80,7 +80,7 @@ void fb_tale_begin(fb_app *app)
 {
     fb_tale *t = &app->tale;
     fb_tale_free(t);
-    t->before = fb_column_wall(app->model.column, &t->kind);
+    t->before = fb_figure_column_wall(app->model.column, &t->kind);
     fb_merge_begin(&t->merge, &app->model.rows, fb_merge_kernels(&app->model.rows), app->scroll[FB_VIEW_GRAPH].cursor);
 }
 
@@ -93,7 +93,7 @@ void fb_tale_tell(fb_app *app, fb_role role, const char *what, const fb_verdict 
     t->role = role;
     fb_str_add(&t->what, what);
     if (v) fb_savings_text(v, &t->more);
-    t->guess = fb_column_wall(app->model.column, &kind);
+    t->guess = fb_figure_column_wall(app->model.column, &kind);
     if (kind != FB_SOURCE_PREDICTED) t->guess = NAN;
     fb_merge_end(&t->merge, &app->model.rows, fb_merge_kernels(&app->model.rows));
     t->next_ns = fb_now_ns() + FB_MERGE_STEP_MS * 1000000ll;

@@ -326,9 +326,9 @@ void fb_mouse(fb_app *app); /* what the mouse did: KEY_MOUSE came */
 void fb_action(fb_app *app, fb_cmd c, const char *arg);
 void fb_line_key(fb_app *app, int key); /* a key while the prompt is open */
 void fb_line_run(fb_app *app, const char *line);
-void fb_line_complete(fb_app *app);     /* as far as all words agree that fit; shows them when there are several */
-const char *fb_line_ghost(fb_app *app); /* what the typed command takes, for drawing behind it */
-void fb_find(fb_app *app, int step);    /* the next row that holds app->find, from the cursor; step 0 begins at it */
+void fb_line_complete(fb_app *app);       /* as far as all words agree that fit; shows them when there are several */
+const char *fb_line_ghost(fb_app *app);   /* what the typed command takes, for drawing behind it */
+void fb_view_find(fb_app *app, int step); /* the next row that holds app->find, from the cursor; step 0 begins at it */
 
 /* ---- filter.c ---- */
 
@@ -346,12 +346,12 @@ const char *fb_filter_says(const fb_app *app, char to[64]);      /* how many row
 /* ---- view_steps.c ---- */
 
 /* What the decision under the cursor is about, where decisions are shown; either may be FB_NONE. */
-bool fb_steps_nodes(fb_app *app, fb_id nodes[2]);
+bool fb_view_steps_nodes(fb_app *app, fb_id nodes[2]);
 
 /* ---- view_values.c ---- */
 
-void fb_values_show(fb_app *app, const char *node); /* "": of the row under the graph's cursor */
-void fb_values_follow(fb_app *app);                 /* before a frame: asks once the column is free, takes what came */
+void fb_view_show_values(fb_app *app, const char *node); /* "": of the row under the graph's cursor */
+void fb_view_follow_values(fb_app *app); /* before a frame: asks once the column is free, takes what came */
 
 /* ---- yank.c ---- */
 
@@ -359,7 +359,7 @@ void fb_yank(fb_app *app, const char *path); /* what is under the cursor; path "
 
 /* ---- export.c ---- */
 
-void fb_export(fb_app *app, const char *path); /* the columns' figures; says how it went */
+void fb_view_export(fb_app *app, const char *path); /* the columns' figures; says how it went */
 
 /* ---- model.c ---- */
 
@@ -389,13 +389,13 @@ bool fb_puzzle_hides(const fb_app *app, const char *spec); /* a column that woul
 /* ---- view_graph.c ---- */
 
 /* "feature[1].tanh = tanh(mul_2)  f32[1024,256]  1.0 MB  line 26" */
-void fb_node_text(const fb_graph *g, fb_id id, fb_str *out);
+void fb_view_node_text(const fb_graph *g, fb_id id, fb_str *out);
 
 /* ---- view_source.c ---- */
 
 /* A line of source drawn, with comments and keywords told apart: returns whether a comment (`comment`: the line begins
  * in one) goes on in the next. */
-bool fb_code_draw(const fb_rect *r, int y, int x, const char *line, bool comment);
+bool fb_view_draw_code(const fb_rect *r, int y, int x, const char *line, bool comment);
 int fb_source_group(fb_app *app);  /* of the kernel under the cursor; FB_NONE */
 fb_id fb_source_node(fb_app *app); /* of the line under the cursor; FB_NONE */
 int fb_source_fd(fb_app *app);     /* of what makes its text, to be polled; -1: nothing does */
@@ -403,16 +403,17 @@ void fb_source_pump(fb_app *app);
 
 /* ---- eject.c ---- */
 
-void fb_eject(fb_app *app, const char *arg); /* takes the kernel under the cursor over, and opens it in the editor */
-void fb_kernels_watch(fb_app *app);          /* all files that columns name, for being saved */
-void fb_kernels_saved(fb_app *app);          /* some may have been */
-void fb_trust_follow(fb_app *app);           /* the session changed: asks for what may not run */
-bool fb_trust_key(fb_app *app, int key);     /* whether the key was the answer */
+void fb_view_eject(fb_app *app,
+                   const char *arg);     /* takes the kernel under the cursor over, and opens it in the editor */
+void fb_view_watch_kernels(fb_app *app); /* all files that columns name, for being saved */
+void fb_view_kernels_saved(fb_app *app); /* some may have been */
+void fb_trust_follow(fb_app *app);       /* the session changed: asks for what may not run */
+bool fb_trust_key(fb_app *app, int key); /* whether the key was the answer */
 
 /* ---- view_results.c ---- */
 
-void fb_results_reopened(fb_app *app);                               /* the script of a case has answered */
-int fb_results_points(fb_app *app, fb_arena *arena, fb_point **out); /* those that pass the filter */
+void fb_view_results_reopened(fb_app *app);                               /* the script of a case has answered */
+int fb_view_results_points(fb_app *app, fb_arena *arena, fb_point **out); /* those that pass the filter */
 
 /* ---- frame.c, hint.c, bar.c ---- */
 

@@ -36,8 +36,9 @@ static void add_line(fb_app *app, page *p, int indent, fb_role role, const char 
 static void add(fb_app *app, page *p, int indent, fb_role role, const char *mark, const char *text)
 {
     fb_str part = {0};
-    int first = p->lines.n, pad = indent - 2 - fb_text_width(mark);
-    while (fb_text_words(&text, p->width - indent, &part)) add_line(app, p, indent, role, fb_str_get(&part), part.n);
+    int first = p->lines.n, pad = indent - 2 - fb_draw_text_width(mark);
+    while (fb_draw_text_words(&text, p->width - indent, &part))
+        add_line(app, p, indent, role, fb_str_get(&part), part.n);
     fb_str_free(&part);
     if (!*mark || p->lines.n == first) return;
     line *l = &p->lines.at[first];
@@ -80,7 +81,7 @@ static void add_facts(fb_app *app, page *p)
                     groups == 1 ? "" : "s");
     }
     if (c->report && c->report->wall_us.n)
-        fb_str_addf(&text, " Its figures are %s.", fb_figure_source_name(c->report->source));
+        fb_str_addf(&text, " Its figures are %s.", fb_report_source_name(c->report->source));
     else if (c->state == FB_COLUMN_FAILED)
         fb_str_addf(&text, " It failed: %s", c->error.text);
     else

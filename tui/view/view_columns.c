@@ -74,7 +74,7 @@ static void wall(const fb_column *first, const fb_column *c, fb_cell *out)
         stat_cell(c, r, &r->wall_us, out);
     } else {
         fb_figure_source kind;
-        double us = fb_column_wall(c, &kind);
+        double us = fb_figure_column_wall(c, &kind);
         if (isfinite(us))
             figure(out, us, FB_UNIT_US, FB_SOURCE_PREDICTED);
         else
@@ -92,7 +92,8 @@ static void ratio_cell(fb_cell *out, const char *before, double times, const cha
 static void against_first(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     fb_figure_source kinds[2];
-    double before = fb_column_wall(first, &kinds[0]), after = fb_column_wall(c, &kinds[1]), times = before / after;
+    double before = fb_figure_column_wall(first, &kinds[0]), after = fb_figure_column_wall(c, &kinds[1]),
+           times = before / after;
     fb_figure_source kind = kinds[0] > kinds[1] ? kinds[0] : kinds[1]; /* the less certain of the two */
     const char *incomparable = first == c ? NULL : fb_not_comparable(FB_COMPARED(first), FB_COMPARED(c));
     if (!isfinite(times) || incomparable || has_failed(c) || has_failed(first)) {
@@ -145,7 +146,7 @@ static void device_busy(const fb_column *first, const fb_column *c, fb_cell *out
     bool told = r && r->device_us.n > 0;
     if (has_failed(c))
         unknown(c, out);
-    else if (!told && fb_column_has_model(c))
+    else if (!told && fb_figure_column_has_model(c))
         figure(out, c->predicted.us - c->predicted.launch_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         stat_cell(c, r, r ? &r->device_us : NULL, out);
@@ -163,7 +164,7 @@ static void device_idle(const fb_column *first, const fb_column *c, fb_cell *out
         unknown(c, out);
     else if (r && isfinite(r->gap_us))
         figure(out, r->gap_us, FB_UNIT_US, r->source);
-    else if (fb_column_has_model(c))
+    else if (fb_figure_column_has_model(c))
         figure(out, c->predicted.launch_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
@@ -236,7 +237,7 @@ static bool floor_guessed(const fb_column *c)
 static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     fb_figure_source kind;
-    double us = has_failed(c) ? NAN : fb_column_wall(c, &kind), floor = floor_of(c);
+    double us = has_failed(c) ? NAN : fb_figure_column_wall(c, &kind), floor = floor_of(c);
     (void)first;
     if (!isfinite(us) || !(floor > 0)) {
         unknown(c, out);
@@ -261,7 +262,7 @@ static void error(const fb_column *first, const fb_column *c, fb_cell *out)
         unknown(c, out);
         return;
     }
-    if (fb_error_says_nothing(&r->error)) {
+    if (fb_report_error_says_nothing(&r->error)) {
         snprintf(out->text, sizeof out->text, "undecided");
         out->role = FB_ROLE_DIM;
         return;
@@ -278,7 +279,7 @@ static void error(const fb_column *first, const fb_column *c, fb_cell *out)
 static void prediction(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     (void)first;
-    if (fb_column_has_model(c))
+    if (fb_figure_column_has_model(c))
         figure(out, c->predicted.us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
@@ -454,7 +455,7 @@ static void copies(const fb_column *first, const fb_column *c, fb_cell *out)
     (void)first;
     if (r && r->copy_us.n)
         stat_cell(c, r, &r->copy_us, out);
-    else if (fb_column_has_model(c) && c->predicted.copy_in_us + c->predicted.copy_out_us > 0)
+    else if (fb_figure_column_has_model(c) && c->predicted.copy_in_us + c->predicted.copy_out_us > 0)
         figure(out, c->predicted.copy_in_us + c->predicted.copy_out_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
@@ -478,7 +479,7 @@ static void source(const fb_column *first, const fb_column *c, fb_cell *out)
         unknown(c, out);
         return;
     }
-    snprintf(out->text, sizeof out->text, "%s%s", fb_figure_source_name(r->source), r->stale ? ", stale" : "");
+    snprintf(out->text, sizeof out->text, "%s%s", fb_report_source_name(r->source), r->stale ? ", stale" : "");
     out->role = r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED : FB_ROLE_TEXT;
 }
 
@@ -622,7 +623,7 @@ static const char *figures_of(const fb_column *c, fb_role *role)
             : r->source == FB_SOURCE_MEASURED  ? FB_ROLE_GOOD
             : r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED
                                                : FB_ROLE_KEY;
-    return r->stale ? "stale" : fb_figure_source_name(r->source);
+    return r->stale ? "stale" : fb_report_source_name(r->source);
 }
 
 /* As wide as titles want to be: what tells columns apart, the variant aside, is cut last. */
@@ -633,8 +634,8 @@ static int wanted_width(const fb_app *app)
     bool differ = devices_differ(app);
     for (int i = 0; i < fb_session_columns(app->session); i++) {
         const fb_column *c = fb_session_column(app->session, i);
-        int plan = (i < 9 ? 2 : 3) + fb_text_width(fb_file_name(c->plan_name)) + MARK + BLANK;
-        int device = differ ? fb_text_width(c->device) + BLANK : 0;
+        int plan = (i < 9 ? 2 : 3) + fb_draw_text_width(fb_file_name(c->plan_name)) + MARK + BLANK;
+        int device = differ ? fb_draw_text_width(c->device) + BLANK : 0;
         if (plan > most) most = plan;
         if (device > most) most = device;
     }
@@ -676,7 +677,7 @@ static void draw_head(fb_app *app, const fb_rect *r, int at, int right, int widt
     int y = 0, n = head_in(app, r);
     for (int i = 0; i < 4; i++) {
         if (i && i < 3 && !*line[i].text) continue;
-        int room = cell.w - (i ? 0 : fb_text_width(mark)), w = fb_text_width(line[i].text);
+        int room = cell.w - (i ? 0 : fb_draw_text_width(mark)), w = fb_draw_text_width(line[i].text);
         int x = fb_draw_cut(&cell, i == 3 ? n - 1 : y, w < room ? room - w : 0, room, line[i].role, line[i].text);
         if (!i) fb_draw(&cell, 0, x, FB_ROLE_FOCUS, mark);
         y++;
@@ -723,7 +724,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         for (int k = 0; k < shown; k++) {
             fb_cell cell = {.role = FB_ROLE_TEXT};
             cells[row](first, fb_session_column(app->session, at[k]), &cell);
-            bool narrow = fb_text_width(cell.text) >= width && *cell.brief;
+            bool narrow = fb_draw_text_width(cell.text) >= width && *cell.brief;
             fb_draw_right(r, y + head, LABEL + (k + 1) * width - 1, cell.role, narrow ? cell.brief : cell.text);
         }
     }
@@ -736,7 +737,7 @@ static void title(fb_app *app, fb_str *out)
     bool guess = false;
     fb_figure_source kind;
     for (int i = 0; i < fb_session_columns(app->session); i++) {
-        fb_column_wall(fb_session_column(app->session, i), &kind);
+        fb_figure_column_wall(fb_session_column(app->session, i), &kind);
         guess |= kind == FB_SOURCE_PREDICTED;
     }
     fb_str_add(out, "columns");

@@ -27,7 +27,7 @@ static int line_number(fb_app *app)
 static void opened(fb_app *app)
 {
     const char **text = fb_view_state(app, FB_VIEW_ERROR, sizeof *text);
-    char *all = app->path && line_number(app) > 0 ? fb_script_text(app->path) : NULL;
+    char *all = app->path && line_number(app) > 0 ? fb_session_script_text(app->path) : NULL;
     *text = fb_arena_strdup(app->arena[FB_VIEW_ERROR], all);
     fb_free(all);
 }
@@ -41,7 +41,7 @@ static int draw_line(const fb_rect *r, int y, int number, const char *line, size
     fb_draw_right(r, y, NUMBER, here ? FB_ROLE_BAD : FB_ROLE_DIM, digits);
     fb_draw_cut(r, y, TEXT, r->w - TEXT - 1, here ? FB_ROLE_STRONG : FB_ROLE_DIM, part);
     if (!here) return 1;
-    int indent = (int)strspn(part, " \t"), width = fb_text_width(part + indent);
+    int indent = (int)strspn(part, " \t"), width = fb_draw_text_width(part + indent);
     if (width > r->w - TEXT - indent - 1) width = r->w - TEXT - indent - 1;
     fb_draw(r, y + 1, TEXT + indent, FB_ROLE_BAD, "^");
     fb_draw_run(r, y + 1, TEXT + indent + 1, width - 1, FB_ROLE_BAD, "~");

@@ -91,7 +91,7 @@ static field *field_named(state *s, const char *name, bool figure)
         if (!strcmp(s->fields[i].name, name)) return &s->fields[i];
     if (s->n_fields == MOST_FIELDS || strlen(name) >= FIELD) return NULL;
     field *f = &s->fields[s->n_fields++];
-    *f = (field){.figure = figure, .w = fb_text_width(name)};
+    *f = (field){.figure = figure, .w = fb_draw_text_width(name)};
     snprintf(f->name, sizeof f->name, "%s", name);
     return f;
 }
@@ -108,7 +108,7 @@ static void take_row(state *s, const json_t *row)
         field *f = field_named(s, name, figure);
         if (!f) continue;
         cell_text(flat, f, text);
-        if (fb_text_width(text) > f->w) f->w = fb_text_width(text);
+        if (fb_draw_text_width(text) > f->w) f->w = fb_draw_text_width(text);
         if (!f->first)
             f->first = json_incref(value);
         else if (!json_equal(f->first, value))
@@ -267,10 +267,10 @@ static void draw_axes(const fb_rect *r, const fb_rect *body, const fb_chart *c, 
         fb_draw_right(r, 1 + c->y[i].at, AXIS - 1, FB_ROLE_DIM, c->y[i].text);
         free = c->y[i].at;
     }
-    int end = r->w - 1 - fb_text_width(x_name);
+    int end = r->w - 1 - fb_draw_text_width(x_name);
     fb_draw(r, 2 + body->h, end, FB_ROLE_TITLE, x_name);
     for (int i = 0, free = 0; i < c->n_x; i++) {
-        int w = fb_text_width(c->x[i].text), x = AXIS + c->x[i].at - w / 2;
+        int w = fb_draw_text_width(c->x[i].text), x = AXIS + c->x[i].at - w / 2;
         if (x < free || x + w + 1 > end) continue;
         free = fb_draw(r, 2 + body->h, x, FB_ROLE_DIM, c->x[i].text) + 1;
     }
@@ -283,7 +283,7 @@ static void draw_legend(const fb_rect *r, int x, const fb_points *p)
     for (int i = 0; i < p->n; i++) {
         if (i && !strcmp(p->at[i].name, p->at[i - 1].name)) continue;
         char letter[3] = {fb_chart_letter(++group), ' ', '\0'};
-        int w = 2 + fb_text_width(p->at[i].name);
+        int w = 2 + fb_draw_text_width(p->at[i].name);
         if (x + w > r->w - 4) {
             fb_draw(r, 0, x, FB_ROLE_DIM, "…");
             return;
@@ -423,7 +423,7 @@ static void draw_ranking(fb_app *app, const state *s, const fb_rect *r, bool foc
 {
     int name = 8, most_name = r->w * (s->now.kind == LARGEST ? 3 : 5) / 10, bar = r->w / 4;
     for (int i = 0; i < s->points.n; i++) {
-        int w = fb_text_width(s->points.at[i].name);
+        int w = fb_draw_text_width(s->points.at[i].name);
         if (w > name) name = w < most_name ? w : most_name;
     }
     int figure = 1 + name + 9, bars = figure + 1;
@@ -550,7 +550,7 @@ static void figures_text(const state *s, const json_t *row, fb_str *out)
         fb_str_addf(out, "%s%s %s", out->n ? " · " : "", f->name, cell);
         guess |= json_is_real(json_object_get(flat, f->name));
     }
-    if (guess) fb_str_addf(out, " · %s", fb_figure_source_name(fb_figure_kind(flat)));
+    if (guess) fb_str_addf(out, " · %s", fb_report_source_name(fb_figure_kind(flat)));
     json_decref(flat);
 }
 

@@ -134,8 +134,8 @@ static int wanted(fb_app *app, int at)
     after_name(app->model.outline, e, many, out);
     const fb_row_edge *edges = fb_rows_edges(&app->model.rows, at, &n);
     for (int i = 0; i < n && marks < MARKS; i++) marks += edges[i].incoming;
-    return 2 * row.depth + fb_text_width(fb_row_name(&app->model.rows, at)) + fb_text_width(many) + fb_text_width(out) +
-           marks + (marks > 0);
+    return 2 * row.depth + fb_draw_text_width(fb_row_name(&app->model.rows, at)) + fb_draw_text_width(many) +
+           fb_draw_text_width(out) + marks + (marks > 0);
 }
 
 /* Cells of the rail: one where the pane is narrow. */
@@ -152,7 +152,7 @@ static int shape_column(fb_app *app, const fb_rect *r)
     for (int y = 0, at; y < r->h && (at = fb_shown_row(app, FB_VIEW_GRAPH, y, count(app))) != FB_NONE; y++) {
         fb_str text = {0};
         shape_text(app, at, &text);
-        int w = fb_text_width(fb_str_get(&text)), row = wanted(app, at);
+        int w = fb_draw_text_width(fb_str_get(&text)), row = wanted(app, at);
         if (w > widest) widest = w;
         if (row > left) left = row;
         fb_str_free(&text);
@@ -182,7 +182,7 @@ static int draw_name(fb_app *app, const fb_rect *r, int y, int x, int right, int
     const fb_entry *e = &o->entries[app->model.rows.rows.at[at].entry];
     char after[2][24];
     after_name(o, e, after[0], after[1]);
-    int room = right - x - fb_text_width(after[0]) - fb_text_width(after[1]);
+    int room = right - x - fb_draw_text_width(after[0]) - fb_draw_text_width(after[1]);
     x = fb_draw_cut(r, y, x, room, name_role(o->graph, e), fb_row_name(&app->model.rows, at));
     x = fb_draw(r, y, x, e->members > 1 ? FB_ROLE_KEY : FB_ROLE_DIM, after[0]);
     return fb_draw(r, y, x, FB_ROLE_KEY, after[1]);
@@ -217,7 +217,7 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int at, int shapes)
     for (int d = 0; d < row->depth; d++, x += 2) fb_draw(r, y, x, FB_ROLE_FRAME, "┊");
     fb_draw(r, y, x, FB_ROLE_DIM, fold_sign(e));
     shape_text(app, at, &shape);
-    int w = fb_text_width(fb_str_get(&shape));
+    int w = fb_draw_text_width(fb_str_get(&shape));
     int taken = app->model.rows.plan ? draw_marks(app, r, y, marks, at) : 0;
     draw_name(app, r, y, x + 2, marks - taken - (taken > 0), at);
     fb_draw_cut(r, y, right - (w < shapes ? w : shapes), shapes, FB_ROLE_DIM, fb_str_get(&shape));
@@ -238,7 +238,7 @@ static int row_beside(fb_app *app, int *other)
     fb_id nodes[2] = {FB_NONE, FB_NONE};
     *other = FB_NONE;
     if (!count(app) || !app->layout.beside) return FB_NONE;
-    if (!fb_steps_nodes(app, nodes)) nodes[0] = fb_source_node(app);
+    if (!fb_view_steps_nodes(app, nodes)) nodes[0] = fb_source_node(app);
     if (nodes[1] != FB_NONE) *other = fb_rows_find(&app->model.rows, nodes[1]);
     return nodes[0] == FB_NONE ? FB_NONE : fb_rows_find(&app->model.rows, nodes[0]);
 }
@@ -356,7 +356,7 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 static bool is_in(const char *name, const char *text)
 {
     const char *dot = strchr(text, '.') || strchr(text, '[') ? NULL : strrchr(name, '.');
-    return fb_name_holds(dot ? dot + 1 : name, text);
+    return fb_filter_holds(dot ? dot + 1 : name, text);
 }
 
 /* The entry, or one of the nodes that it stands for. */
@@ -412,7 +412,7 @@ static bool find(fb_app *app, const char *text, int step)
 /* ---- the hint's second line
  * --------------------------------------------------------------------------------------------- */
 
-void fb_node_text(const fb_graph *g, fb_id id, fb_str *out)
+void fb_view_node_text(const fb_graph *g, fb_id id, fb_str *out)
 {
     const fb_node *n = &g->nodes[id];
     char shape[192], size[32], value[32];
@@ -455,7 +455,7 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_addf(&hint->line[0], "its plan is not available: %s", theirs->unavailable);
     if (!hint->title.n) fb_str_add(&hint->title, fb_row_name(&app->model.rows, app->scroll[FB_VIEW_GRAPH].cursor));
     if (e->kind == FB_ENTRY_NODE) {
-        fb_node_text(o->graph, e->id, &hint->line[1]);
+        fb_view_node_text(o->graph, e->id, &hint->line[1]);
         if (e->members > 1) fb_str_addf(&hint->line[1], " · %d alike", e->members);
     } else
         explain_scope(o, e, &hint->line[1]);
@@ -467,7 +467,7 @@ static void yank(fb_app *app, fb_str *out)
     if (!row) return;
     const fb_entry *e = &app->model.outline->entries[row->entry];
     if (e->kind == FB_ENTRY_NODE)
-        fb_node_text(app->model.outline->graph, e->id, out);
+        fb_view_node_text(app->model.outline->graph, e->id, out);
     else
         fb_str_add(out, app->model.outline->graph->scopes[e->id].path);
 }

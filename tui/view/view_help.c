@@ -76,7 +76,7 @@ static void opened(fb_app *app)
     add_own(app, h);
     for (int s = 0; s < FB_SECTIONS; s++) {
         if (s) add(h, (line){.text = ""});
-        add(h, (line){.text = fb_section_name((fb_section)s)});
+        add(h, (line){.text = fb_command_section_name((fb_section)s)});
         for (int c = 0; c < FB_COMMANDS; c++)
             if (fb_cmd_get((fb_cmd)c)->section == (fb_section)s)
                 add(h, (line){.command = (fb_cmd)c, .help = fb_cmd_get((fb_cmd)c)->help});

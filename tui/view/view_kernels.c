@@ -73,7 +73,7 @@ static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line
     }
     if (k->count > 1) snprintf(times, sizeof times, " ×%lld", (long long)k->count);
     fb_draw_right(r, y, GUTTER - 1, role, letter);
-    int room = p.name - fb_text_width(times), x = p.time;
+    int room = p.name - fb_draw_text_width(times), x = p.time;
     int at = fb_draw_cut(r, y, GUTTER, room > 0 ? room : 0, FB_ROLE_TEXT,
                          fb_kernel_short_name(brief, sizeof brief, k->name));
     fb_draw(r, y, at, FB_ROLE_KEY, times);
@@ -149,7 +149,7 @@ static void explain(fb_app *app, fb_hint *hint)
     const fb_kernel_source *own = plan && k->group != FB_NONE ? fb_plan_group(plan, k->group)->source : NULL;
     if (own) fb_str_addf(&hint->line[0], " in %s", fb_file_name(own->path));
     if (isfinite(k->us))
-        fb_str_addf(&hint->line[0], " · %s %s", k->measured ? fb_figure_source_name(k->source) : "predicted",
+        fb_str_addf(&hint->line[0], " · %s %s", k->measured ? fb_report_source_name(k->source) : "predicted",
                     fb_format_us(us, k->us));
     if (k->measured && isfinite(k->p10))
         fb_str_addf(&hint->line[0], " (%s–%s)", fb_format_us(low, k->p10), fb_format_us(high, k->p90));

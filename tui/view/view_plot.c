@@ -53,7 +53,7 @@ static int add_columns(fb_app *app, fb_point *to)
         fb_figure_source kind;
         if (has_no_figures(c)) continue;
         bool planned = c->plan && isfinite(c->predicted.us);
-        double us = fb_column_wall(c, &kind);
+        double us = fb_figure_column_wall(c, &kind);
         double bytes = known(r ? r->bytes_read + r->bytes_written : NAN,
                              planned ? (double)(c->predicted.bytes_read + c->predicted.bytes_written) : NAN);
         double flops = known(r ? r->flops : NAN, planned ? (double)c->predicted.flops : NAN);
@@ -112,7 +112,7 @@ static void opened(fb_app *app)
     app->scroll[FB_VIEW_PLOT] = (fb_scroll){0};
     p->of_results = of_results;
     if (of_results) {
-        p->n = fb_results_points(app, arena, &p->points);
+        p->n = fb_view_results_points(app, arena, &p->points);
         keep_names(arena, p);
         return;
     }
@@ -227,7 +227,7 @@ static void draw_axes(const fb_rect *r, const fb_rect *body, const range *g, mod
     fb_draw_run(r, body->h, LEFT, body->w, FB_ROLE_FRAME, "─");
     for (int i = 0, n = ticks(g->x0, g->x1, e), free = LEFT; i < n; i++) {
         int x = LEFT + (int)lround(at(e[i], g->x0, g->x1) * (body->w - 1));
-        int w = fb_text_width(tick_text(e[i], m, false, text));
+        int w = fb_draw_text_width(tick_text(e[i], m, false, text));
         if (x - w / 2 < free || x + w / 2 + 1 > r->w) continue;
         free = fb_draw(r, body->h + 1, x - w / 2, FB_ROLE_DIM, text) + 2;
     }
@@ -347,7 +347,7 @@ static void explain(fb_app *app, fb_hint *hint)
     if (!p || i >= p->n) return;
     const fb_point *q = &p->points[i];
     fb_str_addf(&hint->line[0], "%s: %s%s%s, %s", q->name, fb_figure_write(us, q->us, FB_UNIT_US, q->kind),
-                *fb_figure_sign(q->kind) ? " " : "", *fb_figure_sign(q->kind) ? fb_figure_source_name(q->kind) : "",
+                *fb_figure_sign(q->kind) ? " " : "", *fb_figure_sign(q->kind) ? fb_report_source_name(q->kind) : "",
                 fb_figure_write(bytes, q->bytes, FB_UNIT_BYTES, FB_SOURCE_MEASURED));
     if (isfinite(q->flops)) fb_str_addf(&hint->line[0], ", %.3g FLOPs a byte", q->flops / q->bytes);
     if (q->elsewhere && p->machine) fb_str_add(&hint->line[0], ", another device than the line's");

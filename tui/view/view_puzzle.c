@@ -342,7 +342,7 @@ static bool find(fb_app *app, const char *text, int step)
     int n = p->lines.n, from = first_line(app, p, app->layout.whole.h);
     for (int k = 1; k <= n; k++) {
         int i = ((from + step * k) % n + n) % n;
-        if (!fb_name_holds(p->lines.at[i].text, text)) continue;
+        if (!fb_filter_holds(p->lines.at[i].text, text)) continue;
         app->puzzle.top = i;
         app->puzzle.paged = true;
         return true;

@@ -360,7 +360,7 @@ static void explain(fb_app *app, fb_hint *hint)
         return;
     }
     fb_str_addf(&hint->line[0], "%s  %s", it->column, it->params);
-    fb_str_addf(&hint->line[0], " · %s%s", fb_figure_source_name(it->kind),
+    fb_str_addf(&hint->line[0], " · %s%s", fb_report_source_name(it->kind),
                 fb_json_bool_or(it->row, "stale", false) ? ", stale" : "");
     if (fb_figure_is_wrong(it->row)) {
         fb_str_addf(&hint->line[0], ": a wrong result%s%s", *worst ? ", " : "", worst);
@@ -415,7 +415,7 @@ static void reopen(fb_app *app, const item *it)
 }
 
 /* The script has answered: its parameters and the column as they were. */
-void fb_results_reopened(fb_app *app)
+void fb_view_results_reopened(fb_app *app)
 {
     const char *name;
     json_t *value;
@@ -483,7 +483,7 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     }
 }
 
-int fb_results_points(fb_app *app, fb_arena *arena, fb_point **out)
+int fb_view_results_points(fb_app *app, fb_arena *arena, fb_point **out)
 {
     const list *l = state(app);
     int n = 0;

@@ -58,7 +58,7 @@ static const char *kernel_title(fb_app *app, fb_arena *arena, const char *what, 
     fb_str text = {0};
     char letter[8];
     fb_str_addf(&text, "%s · %s ", what, fb_letter_name(app->model.letters.of_group[group], letter));
-    fb_group_title(app->model.column->plan, group, &text);
+    fb_show_group_title(app->model.column->plan, group, &text);
     const fb_kernel_source *own = fb_plan_group(app->model.column->plan, group)->source;
     if (own) fb_str_addf(&text, " · %s", fb_file_name(own->path));
     const char *kept = fb_arena_strdup(arena, fb_str_get(&text));
@@ -166,7 +166,7 @@ static void show_diff(fb_app *app, source *s, fb_arena *arena)
     const char **la, **lb;
     fb_diff_line *d;
     int na = plan_lines(a, arena, &la), nb = plan_lines(b, arena, &lb);
-    s->n = fb_text_diff(arena, la, na, lb, nb, &d);
+    s->n = fb_show_text_diff(arena, la, na, lb, nb, &d);
     s->lines = FB_NEW_ARRAY(arena, const char *, s->n + 1);
     char *signs = fb_arena_alloc(arena, (size_t)s->n + 1);
     for (int i = 0; i < s->n; i++) {
@@ -310,7 +310,7 @@ static bool is_keyword(const char *p, size_t n)
 }
 
 /* Enough of C to tell comments and keywords apart. */
-bool fb_code_draw(const fb_rect *r, int y, int x, const char *line, bool comment)
+bool fb_view_draw_code(const fb_rect *r, int y, int x, const char *line, bool comment)
 {
     char part[1024];
     for (const char *p = line; *p;) {
@@ -396,9 +396,9 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
             fb_draw(r, y, NUMBERS - 1, role, sign);
             fb_draw(&code, y, -scroll->left, role, s->lines[line]);
         } else {
-            comment = fb_code_draw(&code, y, -scroll->left, s->lines[line], comment);
+            comment = fb_view_draw_code(&code, y, -scroll->left, s->lines[line], comment);
         }
-        if (fb_text_width(s->lines[line]) - scroll->left > code.w) fb_draw(&code, y, code.w - 1, FB_ROLE_KEY, "→");
+        if (fb_draw_text_width(s->lines[line]) - scroll->left > code.w) fb_draw(&code, y, code.w - 1, FB_ROLE_KEY, "→");
     }
 }
 
@@ -421,9 +421,9 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_addf(&hint->title, "%s", kinds[app->source_kind].name);
     if (node != FB_NONE) {
         fb_str_addf(&hint->title, " · %s", c->graph->nodes[node].name);
-        fb_node_text(c->graph, node, &hint->line[0]);
+        fb_view_node_text(c->graph, node, &hint->line[0]);
     } else if (c && c->plan && app->source_kind == FB_SOURCE_GENERATED && fb_source_group(app) != FB_NONE) {
-        fb_group_why(c->plan, fb_source_group(app), &hint->line[0]);
+        fb_show_group_why(c->plan, fb_source_group(app), &hint->line[0]);
     } else if (c) {
         fb_str_addf(&hint->line[0], "column %d on %s: %s", app->column + 1, c->device, kinds[app->source_kind].help);
     }

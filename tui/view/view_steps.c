@@ -66,7 +66,7 @@ static void roll_rows(fb_app *app, state *s)
     const fb_graph *g = last && !s->one_by_one && s->column == app->column ? graph_of_step(app, last) : NULL;
     bool shown = g && app->model.outline && app->model.outline->graph == g;
     fb_outline *own = g && !shown ? fb_outline_new(g) : NULL;
-    fb_step_roll(app->steps, shown ? app->model.outline : own, &s->rows);
+    fb_show_step_roll(app->steps, shown ? app->model.outline : own, &s->rows);
     fb_outline_free(own);
 }
 
@@ -281,7 +281,7 @@ static void draw_candidate(const fb_app *app, const fb_rect *r, int y, int x, fb
     if (g) candidate_text(g, c, form_of(r), &what);
     fb_steps_score(app->steps, c->score, &score);
     if (times > 1) fb_str_addf(&many, " ×%d", times);
-    int room = r->w - x - fb_text_width(fb_str_get(&score)) - 2 - fb_text_width(fb_str_get(&many));
+    int room = r->w - x - fb_draw_text_width(fb_str_get(&score)) - 2 - fb_draw_text_width(fb_str_get(&many));
     int end = fb_draw_cut(r, y, x, room, role, fb_str_get(&what));
     fb_draw(r, y, end, FB_ROLE_KEY, fb_str_get(&many));
     fb_str_free(&many);
@@ -324,7 +324,7 @@ static const fb_step *step_here(const fb_app *app)
     return k ? fb_steps_at(app->steps, k - 1) : NULL;
 }
 
-bool fb_steps_nodes(fb_app *app, fb_id nodes[2])
+bool fb_view_steps_nodes(fb_app *app, fb_id nodes[2])
 {
     const state *s = app->state[FB_VIEW_STEPS];
     if (fb_app_view(app) != FB_VIEW_STEPS || !s || !s->fine || s->column != app->column) return false;

@@ -293,7 +293,7 @@ static void draw_code(fb_app *app, const fb_rect *r, int y, const fb_timeline *t
     for (int i = 0; i < beside.h; i++) {
         fb_rect line = {r->y + y, r->x, r->h - y, r->w};
         fb_draw(&line, i, LIST, FB_ROLE_FRAME, "│");
-        if (i < c->n) comment = fb_code_draw(&beside, i, 0, c->lines[i], comment);
+        if (i < c->n) comment = fb_view_draw_code(&beside, i, 0, c->lines[i], comment);
     }
     if (!c->n) fb_draw(&beside, 0, 0, FB_ROLE_DIM, "its source is not known here");
 }

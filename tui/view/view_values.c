@@ -45,12 +45,12 @@ static void add(fb_app *app, state *s, fb_role role, const char *text)
 static void add_error(fb_app *app, state *s, const fb_values *v)
 {
     fb_str text = {0};
-    fb_values_error(v, &text);
+    fb_show_values_error(v, &text);
     char *rest = text.text;
     for (char *l; rest && (l = strsep(&rest, "\n"));) {
         const char *words = l;
         fb_str part = {0};
-        for (int k = 0; fb_text_words(&words, app->layout.header.w - 8, &part); k++) {
+        for (int k = 0; fb_draw_text_words(&words, app->layout.header.w - 8, &part); k++) {
             char *text_line =
                 fb_arena_printf(app->arena[FB_VIEW_VALUES], "%s%s", k || *l == ' ' ? "  " : "", fb_str_get(&part));
             add(app, s, v->right ? FB_ROLE_TEXT : FB_ROLE_BAD, text_line);
@@ -64,10 +64,10 @@ static void add_error(fb_app *app, state *s, const fb_values *v)
 static void add_statistics(fb_app *app, state *s, const fb_values *v)
 {
     fb_str names = {0}, figures = {0};
-    for (int i = 0; i < fb_values_statistics(); i++) {
+    for (int i = 0; i < fb_show_values_statistics(); i++) {
         fb_str one = {0};
         int w = i < 4 ? CORNER_CELL : 6; /* figures, then counts */
-        fb_str_addf(&names, "%*s", w, fb_values_statistic(v, i, &one));
+        fb_str_addf(&names, "%*s", w, fb_show_values_statistic(v, i, &one));
         fb_str_addf(&figures, "%*s", w, fb_str_get(&one));
         fb_str_free(&one);
     }
@@ -94,7 +94,7 @@ static void add_corner(fb_app *app, state *s, const fb_values *v)
         fb_str_addf(&text, "%*s", -CORNER_LABEL, fb_values_at(&v->shape, r * wide, at));
         for (int c = 0; c < v->columns && c < CORNER; c++) {
             fb_str one = {0};
-            fb_value_write(v->dtype, v->corner[r * v->columns + c], &one);
+            fb_show_value(v->dtype, v->corner[r * v->columns + c], &one);
             fb_str_addf(&text, "%*s", CORNER_CELL, fb_str_get(&one));
             fb_str_free(&one);
         }
@@ -106,7 +106,7 @@ static void add_corner(fb_app *app, state *s, const fb_values *v)
 static void make_bins(fb_app *app, state *s, const fb_values *v)
 {
     double from, share;
-    for (int k = 0; k < FB_VALUES_BINS && fb_values_bin(v, k, &from, &share); k++)
+    for (int k = 0; k < FB_VALUES_BINS && fb_show_values_bin(v, k, &from, &share); k++)
         s->bins[s->n_bins++] =
             (line){fb_arena_printf(app->arena[FB_VIEW_VALUES], "%*.3g", BIN - 1, from), FB_ROLE_DIM, share};
 }
@@ -159,7 +159,7 @@ static void ask(fb_app *app, state *s)
     make(app, s, s->values);
 }
 
-void fb_values_follow(fb_app *app)
+void fb_view_follow_values(fb_app *app)
 {
     state *s = now(app);
     const fb_column *c = app->model.column;
@@ -187,7 +187,7 @@ static fb_id node_of_row(const fb_app *app)
     return e->kind == FB_ENTRY_REPEAT ? app->model.outline->entries[rows->rows.at[at].entry + 1].last : e->last;
 }
 
-void fb_values_show(fb_app *app, const char *arg)
+void fb_view_show_values(fb_app *app, const char *arg)
 {
     const fb_graph *g = app->model.outline ? app->model.outline->graph : NULL;
     fb_arena *arena = fb_arena_new();
@@ -248,7 +248,7 @@ static void draw_bin(const fb_rect *r, int y, int x, const state *s, int k)
     const line *l = &s->bins[k - 1];
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)s->values->bin[k - 1]);
-    int end = fb_draw(r, y, x, l->role, l->text) + 1, width = r->w - end - 1 - fb_text_width(number) - 1;
+    int end = fb_draw(r, y, x, l->role, l->text) + 1, width = r->w - end - 1 - fb_draw_text_width(number) - 1;
     if (width > 40) width = 40;
     fb_draw_bar(r, y, end, width, FB_ROLE_BYTES, l->share);
     fb_draw(r, y, end + (int)ceil(l->share * width) + 1, FB_ROLE_DIM, number);
@@ -303,7 +303,7 @@ static void yank(fb_app *app, fb_str *out)
 {
     const state *s = now(app);
     if (!s || s->phase != SHOWN) return;
-    fb_values_head(s->values, out);
+    fb_show_values_head(s->values, out);
     fb_str_add(out, "\n\n");
     for (int i = 0; i < s->n; i++) fb_str_addf(out, "%s\n", s->lines[i].text);
     for (int k = 0; k < s->n_bins; k++)
@@ -315,7 +315,7 @@ static void explain(fb_app *app, fb_hint *hint)
     const state *s = now(app);
     if (!s) return;
     fb_str_add(&hint->title, s->node);
-    if (s->phase == SHOWN) fb_values_head(s->values, &hint->line[0]);
+    if (s->phase == SHOWN) fb_show_values_head(s->values, &hint->line[0]);
     fb_str_add(&hint->line[1], "[ ] another row · digits: the same in another column · Y copies · Esc back");
 }
 

@@ -34,7 +34,7 @@ static void look_at_loops(fb_app *app, state *s, const state *old)
         s->has_loops = old->has_loops;
         s->loops = old->loops;
     } else {
-        s->has_loops = fb_loops_of_columns(a, b, false, &s->loops);
+        s->has_loops = fb_show_loops_of_columns(a, b, false, &s->loops);
     }
 }
 
@@ -110,7 +110,7 @@ static void draw_wall(const fb_rect *r, int y, int width, const state *s, const 
 {
     char us[48];
     double wall = which ? s->why.b_us : s->why.a_us;
-    fb_drawf(r, y, NAME, FB_ROLE_TITLE, "%d %s", (which ? s->b : s->a) + 1, fb_time_name(s->why.of));
+    fb_drawf(r, y, NAME, FB_ROLE_TITLE, "%d %s", (which ? s->b : s->a) + 1, fb_comparison_time_name(s->why.of));
     draw_span(r, y, fb_why_wall_bar(&s->why, which, width), FB_ROLE_TIME);
     fb_draw_right(r, y, BAR + width + FIGURES / 2, FB_ROLE_TITLE,
                   fb_figure_write(us, wall, FB_UNIT_US, s->why.from[which]));
@@ -142,7 +142,7 @@ static int lines_of(const char *text, int width)
 {
     fb_str part = {0};
     int n = 0;
-    while (fb_text_words(&text, width, &part)) n++;
+    while (fb_draw_text_words(&text, width, &part)) n++;
     fb_str_free(&part);
     return n;
 }
@@ -151,7 +151,7 @@ static void conclude(const state *s, fb_str *out)
 {
     char conclusion[240], sources[32], verdicts[160];
     fb_why_conclusion(&s->why, conclusion);
-    fb_str_addf(out, "%s. %s: %s", fb_why_verdicts(&s->why, verdicts), fb_time_name(s->why.of), conclusion);
+    fb_str_addf(out, "%s. %s: %s", fb_why_verdicts(&s->why, verdicts), fb_comparison_time_name(s->why.of), conclusion);
     if (*fb_why_sources(&s->why, sources)) fb_str_addf(out, " (times: %s)", sources);
 }
 
@@ -237,7 +237,7 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_add(&hint->line[0], s->why.part[s->shown[at]].text);
     fb_str_addf(&hint->line[1], "%sTab: the %s time instead",
                 s->why.part[s->shown[at]].n_kernels ? "Enter goes to the kernel behind it · " : "",
-                fb_time_name(s->of == FB_TIME_WALL ? FB_TIME_DEVICE : FB_TIME_WALL));
+                fb_comparison_time_name(s->of == FB_TIME_WALL ? FB_TIME_DEVICE : FB_TIME_WALL));
 }
 
 /* The line of the kernel list, of the column in focus, that the kernel called so stands in; FB_NONE. */

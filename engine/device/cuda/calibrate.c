@@ -154,7 +154,7 @@ static bool measure_call(bench *b, fb_error *err)
 {
     enum { N = 64 };
     if (!b->d->blas) return true;
-    fb_gemm_call call = fb_gemm_call_plain(FB_F32, N, N, N);
+    fb_gemm_call call = fb_program_plain_gemm(FB_F32, N, N, N);
     fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
     const fb_cuda_gemm_args at = gemm_places(b);
     double one = 0, alone = 0, product = 0;
@@ -242,7 +242,7 @@ static bool measure_gemm(bench *b, fb_dtype dtype, fb_precision precision, fb_ra
 {
     curve->n = 0;
     for (int64_t n = 128; n <= 4096; n *= 2) {
-        fb_gemm_call call = fb_gemm_call_plain(dtype, n, n, n);
+        fb_gemm_call call = fb_program_plain_gemm(dtype, n, n, n);
         call.precision = precision;
         fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
         const fb_cuda_gemm_args at = gemm_places(b);

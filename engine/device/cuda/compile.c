@@ -187,7 +187,7 @@ bool fb_cuda_compile_kernel(const fb_kernel *k, const char *arch, fb_cuda_code_k
                             fb_error *err)
 {
     fb_str text = {0};
-    fb_kernel_unit(&fb_target_cuda, k, &text);
+    fb_program_kernel_unit(&fb_target_cuda, k, &text);
     bool good =
         fb_cuda_compile(fb_str_get(&text), k->file ? k->file : k->name, arch_of(&k->needs, arch), kind, out, err);
     fb_str_free(&text);
@@ -216,7 +216,7 @@ typedef struct {
 
 static bool is_unit(const fb_program *p, int k)
 {
-    return p->kernels[k].source && fb_kernel_first(p, k) == k;
+    return p->kernels[k].source && fb_program_first_kernel(p, k) == k;
 }
 
 static int take_next(pool *p)

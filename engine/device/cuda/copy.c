@@ -20,7 +20,7 @@ size_t fb_cuda_copies_bytes(const fb_program *p)
 {
     size_t bytes = 0;
     for (int b = 0; b < p->n_buffers; b++)
-        if (fb_buffer_is_double(p, b)) bytes += fb_cuda_aligned(p->buffers[b].bytes);
+        if (fb_program_buffer_is_double(p, b)) bytes += fb_cuda_aligned(p->buffers[b].bytes);
     return bytes;
 }
 
@@ -29,7 +29,7 @@ static bool add_copy(fb_loaded *l, int buffer, CUdeviceptr *second, fb_error *er
     fb_cuda_copy *c = &l->copies[l->n_copies++];
     *c = (fb_cuda_copy){.buffer = buffer, .bytes = (size_t)l->program->buffers[buffer].bytes};
     c->place[0] = c->place[1] = l->buffers[buffer];
-    if (fb_buffer_is_double(l->program, buffer)) {
+    if (fb_program_buffer_is_double(l->program, buffer)) {
         c->place[1] = *second;
         *second += fb_cuda_aligned((int64_t)c->bytes);
     }

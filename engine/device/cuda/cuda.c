@@ -307,7 +307,7 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
     fb_cuda_device *d = l->device;
     const fb_kernel *kernel = &l->program->kernels[k];
     fb_cuda_kernel *out = &l->kernels[k];
-    int unit = fb_kernel_first(l->program, k); /* its first kernel owns the module */
+    int unit = fb_program_first_kernel(l->program, k); /* its first kernel owns the module */
     if (unit == k) FB_CUDA(d, cuModuleLoadData(&out->module, code->bytes), "loading a kernel");
     CUresult found = d->f->cuModuleGetFunction(&out->entry, l->kernels[unit].module, kernel->entry);
     if (found == CUDA_ERROR_NOT_FOUND && kernel->file)
@@ -388,7 +388,7 @@ static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
     bool compiled = false;
     for (int k = 0; good && k < p->n_kernels; k++) {
         if (!p->kernels[k].source) continue;
-        compiled |= fb_kernel_first(p, k) == k && !codes[k].cached;
+        compiled |= fb_program_first_kernel(p, k) == k && !codes[k].cached;
         good = load_kernel(l, k, &codes[k], err);
     }
     if (compiled) l->compile_ms = (fb_now_us() - start) * 1e-3;

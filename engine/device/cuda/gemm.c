@@ -289,7 +289,7 @@ static void take(fb_cuda_device *d, fb_cuda_gemm *g, fb_hash product, int which)
 bool fb_cuda_gemm_recall(fb_cuda_device *d, fb_cuda_gemm *g)
 {
     if (g->n_proposed < 2) return true;
-    fb_hash product = fb_gemm_code(&g->call);
+    fb_hash product = fb_program_gemm_code(&g->call);
     for (int i = 0; i < d->choices.n; i++) {
         if (!fb_hash_equal(d->choices.at[i].product, product)) continue;
         g->algo = d->choices.at[i].algo;
@@ -302,7 +302,7 @@ bool fb_cuda_gemm_recall(fb_cuda_device *d, fb_cuda_gemm *g)
 
 bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)
 {
-    fb_hash product = fb_gemm_code(&g->call);
+    fb_hash product = fb_program_gemm_code(&g->call);
     int which;
     d->last_run = NULL;
     if (!find_fastest(d, g, at, &which, err)) return false;

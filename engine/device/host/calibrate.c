@@ -311,7 +311,7 @@ static void do_gemm(bench *b, void *ctx)
 
 static double product_us(bench *b, int64_t rows, int64_t columns, int64_t k, fb_dtype dtype, fb_error *err)
 {
-    fb_gemm_call call = fb_gemm_call_plain(dtype, rows, columns, k);
+    fb_gemm_call call = fb_program_plain_gemm(dtype, rows, columns, k);
     fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
     if (!g) return NAN;
     double us = time_hot(b, do_gemm, g, 8000);

@@ -210,7 +210,7 @@ static size_t lay_out(const fb_program *p, size_t *at, size_t *second, size_t *s
         at[b] = next_place(p, b, &n);
         if (buffer->assigned) *saved_bytes += (size_t)buffer->bytes;
         if (buffer->fed || buffer->received) *saved_bytes += 2 * (size_t)buffer->bytes;
-        if (fb_buffer_is_double(p, b)) second[b] = next_place(p, b, &n);
+        if (fb_program_buffer_is_double(p, b)) second[b] = next_place(p, b, &n);
     }
     return (n + VECTOR + 2 * GUARD - 1) / GUARD * GUARD;
 }
@@ -277,18 +277,18 @@ static bool load_kernels(fb_loaded *l, const fb_progress *progress, fb_error *er
     void **handles = fb_calloc((size_t)p->n_kernels + 1, sizeof *handles);
     int n = 0;
     for (int k = 0; k < p->n_kernels; k++) {
-        if (!p->kernels[k].source || fb_kernel_first(p, k) != k) continue;
+        if (!p->kernels[k].source || fb_program_first_kernel(p, k) != k) continue;
         units[n++] =
             (fb_cc_unit){.name = p->kernels[k].name, .source = p->kernels[k].source, .file = p->kernels[k].file};
     }
     const char *prelude = fb_printer_prelude(&fb_target_c);
     bool ok = fb_cc_load(l->host->cc, prelude, units, n, progress, handles, &l->compile_ms, err);
     for (int k = 0, i = 0; ok && k < p->n_kernels; k++) {
-        if (p->kernels[k].source && fb_kernel_first(p, k) == k) l->handles[k] = handles[i++];
+        if (p->kernels[k].source && fb_program_first_kernel(p, k) == k) l->handles[k] = handles[i++];
     }
     for (int k = 0; ok && k < p->n_kernels; k++) {
         if (!p->kernels[k].source) continue;
-        void *symbol = dlsym(l->handles[fb_kernel_first(p, k)], p->kernels[k].entry);
+        void *symbol = dlsym(l->handles[fb_program_first_kernel(p, k)], p->kernels[k].entry);
         memcpy(&l->entries[k], &symbol, sizeof symbol);
         if (!symbol && p->kernels[k].file)
             ok = fb_fail(err, FB_ERR_INPUT, "%s: there is no function of the name that its line @entry gives",

@@ -46,7 +46,7 @@ static void add_names(fb_hasher *h, const fb_graph *g, int n, const fb_id *nodes
     for (int i = 0; i < n; i++) fb_hasher_add_text(h, g->nodes[nodes[i]].name); /* ascending, so always in one order */
 }
 
-const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE])
+const char *fb_recording_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE])
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     const fb_group *of = fb_plan_group(plan, group);
@@ -60,11 +60,11 @@ const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNAT
     return cut(fb_hasher_end(h), to);
 }
 
-const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE])
+const char *fb_recording_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE])
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     fb_hasher *h = fb_hasher_new();
-    for (int i = 0; i < fb_plan_groups(plan); i++) fb_hasher_add_text(h, fb_group_signature(plan, i, to));
+    for (int i = 0; i < fb_plan_groups(plan); i++) fb_hasher_add_text(h, fb_recording_group_signature(plan, i, to));
     if (fb_plan_overlap(plan)) fb_hasher_add_text(h, "overlap");
     if (fb_plan_launch_mode(plan) == FB_LAUNCH_MEGA) fb_hasher_add_text(h, "mega");
     for (int r = 1; r < g->n_regions; r++)
@@ -72,21 +72,21 @@ const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE])
     return cut(fb_hasher_end(h), to);
 }
 
-const char *fb_graph_signature(const fb_graph *g, char to[FB_SIGNATURE])
+const char *fb_recording_graph_signature(const fb_graph *g, char to[FB_SIGNATURE])
 {
     return cut(g->hash, to);
 }
 
-const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE])
+const char *fb_recording_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE])
 {
-    return cut(fb_launch_code(p, l), to);
+    return cut(fb_program_launch_code(p, l), to);
 }
 
-const char *fb_program_code(const fb_program *p, char to[FB_SIGNATURE])
+const char *fb_recording_program_code(const fb_program *p, char to[FB_SIGNATURE])
 {
     fb_hasher *h = fb_hasher_new();
     for (int i = 0; i < p->n_launches; i++) {
-        fb_hasher_add_text(h, fb_code_name(p, &p->launches[i], to));
+        fb_hasher_add_text(h, fb_recording_code_name(p, &p->launches[i], to));
         fb_hasher_add_i64(h, p->launches[i].count);
     }
     for (int b = 0; b < p->n_buffers; b++) { /* in recordings from before copies were part of a run, none is */

@@ -2,10 +2,10 @@
  * plain (NAME.json), carried in the binary (scripts/recordings/) or in the user's folder; written by `fusebox record`,
  * served by the device replay:NAME.
  *
- * Figures are kept a launch code (fb_launch_code: what runs, whatever it runs on); a group's signature names the codes
- * of its launches, so that a group met again whose code has changed since is known to be stale. Preludes and compilers
- * are no part of a code: the file says their versions instead. Numbers have four digits, names are cut to 16 hex
- * digits.
+ * Figures are kept a launch code (fb_program_launch_code: what runs, whatever it runs on); a group's signature names
+ * the codes of its launches, so that a group met again whose code has changed since is known to be stale. Preludes and
+ * compilers are no part of a code: the file says their versions instead. Numbers have four digits, names are cut to 16
+ * hex digits.
  *
  *     {"fusebox_recording":1, "version":…, "date":…, "device":…, "driver":…, "clock_mhz":…, "machine":{…},
  *      "scripts":{"split_stack":{"split_stack":GRAPH,…},…},
@@ -44,14 +44,14 @@ typedef struct fb_recording fb_recording;
 /* ---- what things are called ---- */
 
 /* Of the graph, the group's nodes and stored nodes, family and knobs. */
-const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE]);
+const char *fb_recording_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE]);
 /* Of all groups, and of the loops that are one kernel; whether it is launched as a stream or a graph is no part of it.
  */
-const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE]);
-const char *fb_graph_signature(const fb_graph *g, char to[FB_SIGNATURE]);
-const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE]);
+const char *fb_recording_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE]);
+const char *fb_recording_graph_signature(const fb_graph *g, char to[FB_SIGNATURE]);
+const char *fb_recording_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE]);
 /* Of all launches in order. */
-const char *fb_program_code(const fb_program *p, char to[FB_SIGNATURE]);
+const char *fb_recording_program_code(const fb_program *p, char to[FB_SIGNATURE]);
 
 /* ---- the file ---- */
 

@@ -169,7 +169,7 @@ static const char *old_code(const recollection *c, int launch)
     if (group == FB_NONE) return NULL;
     while (first > 0 && c->p->launches[first - 1].group == group) first--;
     while (first + n < c->p->n_launches && c->p->launches[first + n].group == group) n++;
-    fb_group_signature(c->plan, group, signature);
+    fb_recording_group_signature(c->plan, group, signature);
     if (fb_recording_group(c->r, signature) != n) return NULL;
     return fb_recording_group_code(c->r, signature, launch - first);
 }
@@ -196,7 +196,7 @@ static void recall_launch(recollection *c, int launch)
     fb_recalled_kernel *k = &c->out->kernels[number];
     fb_recorded_kernel have;
     char code[FB_SIGNATURE];
-    fb_code_name(c->p, &c->p->launches[launch], code);
+    fb_recording_code_name(c->p, &c->p->launches[launch], code);
     bool known = fb_recording_kernel(c->r, code, &have);
     const char *old = known ? NULL : old_code(c, launch);
     bool stale = old && fb_recording_kernel(c->r, old, &have);
@@ -332,7 +332,7 @@ static void tell_whole(recollection *c, const fb_recorded_plan *plan)
     fb_recall *out = c->out;
     char code[FB_SIGNATURE];
     fb_launch_mode mode = fb_plan_launch_mode(c->plan);
-    bool same = strcmp(fb_program_code(c->p, code), plan->code) == 0;
+    bool same = strcmp(fb_recording_program_code(c->p, code), plan->code) == 0;
     bool told = plan->wall_us[mode].n && (same || !has_copies(c->p)); /* else other copies than it had, or none */
     if (!same && !told) return; /* kernels that have changed: nothing of the old run goes with their times */
     out->max_abs = plan->max_abs;
@@ -378,7 +378,7 @@ static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p
                       .out = out,
                       .seen = FB_NEW_ARRAY(arena, bool, numbers),
                       .guessed = FB_NEW_ARRAY(arena, double, numbers)};
-    c.whole = fb_recording_plan(c.r, fb_plan_signature(plan, c.signature), &recorded);
+    c.whole = fb_recording_plan(c.r, fb_recording_plan_signature(plan, c.signature), &recorded);
     compose(&c);
     if (c.whole) tell_whole(&c, &recorded);
     if (out->source == FB_SOURCE_PREDICTED) forget_spread(out);
@@ -440,7 +440,7 @@ static bool peer_recall(fb_device *d, const fb_graph *g, const char *plan, fb_pe
     char graph[FB_SIGNATURE];
     const fb_recording *r = replay_of(d)->recording;
     const char *is = fb_recording_peer(r, d->ops->kind, "name");
-    fb_graph_signature(g, graph);
+    fb_recording_graph_signature(g, graph);
     if (fb_recording_peer_plan(r, graph, d->ops->kind, plan, out)) return true;
     fb_str plans = {0};
     fb_recording_peer_plans(r, graph, d->ops->kind, &plans);
