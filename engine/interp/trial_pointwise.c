@@ -233,7 +233,8 @@ static double nearest_jump(const job *j, double x)
 }
 
 /* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A
- * sign has a third value, that of 0: where roundings lead so near, they may lead there. */
+ * sign has a third value, that of 0: where roundings lead so near, they may lead there. A lane in which the operand has
+ * overflowed to nothing decides nothing: its result stays. */
 static void decide_steps(const job *j, chunk *c, int n)
 {
     enum { NOTHING = 5 };
@@ -245,6 +246,7 @@ static void decide_steps(const job *j, chunk *c, int n)
         if (!is_open(fabs(x - jump), c->spread[k])) continue;
         uint32_t draw = decision_draw(j, x);
         for (int l = 1; l < lanes; l++) {
+            if (isnan(c->x[0][l][k])) continue;
             bool above = fb_trial_takes(l, draw);
             double to = above ? fmax(c->x[0][l][k], nextafter(jump, INFINITY))
                               : fmin(c->x[0][l][k], nextafter(jump, -INFINITY));
@@ -275,6 +277,7 @@ static void decide_remainders(const job *j, chunk *c, int n)
         uint32_t draw = decision_draw(j, q);
         for (int l = 1; l < lanes; l++) {
             double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a);
+            if (isnan(rest)) continue;
             bool above = fb_trial_takes(l, draw);
             /* In units of b the rest is a little more than 0, or a little less than 1. */
             double part = rest / b;
@@ -316,7 +319,7 @@ static void decide_kinks(const job *j, chunk *c, int n)
             if (moved[k] != 0 || beyond == 0 || !is_open(fabs(beyond), c->spread[k])) continue;
             uint32_t draw = decision_draw(j, c->x[a][0][k]);
             for (int l = 1; l < lanes; l++)
-                if (fb_trial_takes(l, draw)) c->y[l][k] = y + copysign(c->spread[k], beyond);
+                if (fb_trial_takes(l, draw) && !isnan(c->y[l][k])) c->y[l][k] = y + copysign(c->spread[k], beyond);
         }
     }
 }

@@ -453,6 +453,28 @@ static void test_overflow_is_told(void **state)
     rig_free(&r);
 }
 
+/* A power that a float does not hold has no sine: what jumps or bends there is open, whichever way lanes decide. */
+static void test_what_overflowed_is_not_decided(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double big[] = {60, 70.5, 80, 95};
+    fb_id x = data(&r, FB_F32, SHAPE(4), big), sine = add1(&r, FB_OP_SIN, add2(&r, FB_OP_POW, x, x));
+    fb_id want[] = {add1(&r, FB_OP_CEIL, sine), add1(&r, FB_OP_FLOOR, sine), add1(&r, FB_OP_RELU, sine),
+                    add2(&r, FB_OP_REMAINDER, sine, x), add1(&r, FB_OP_LOG, sine)};
+    enum { WANTED = sizeof want / sizeof *want };
+    trials *t = try_all(&r, want, WANTED);
+    for (int i = 0; i < WANTED; i++) {
+        for (int k = 0; k < 4; k++) {
+            bool open = false;
+            for (int l = 1; l <= FB_TRIALS; l++) open |= isnan(t->at[i].v[l][k]);
+            if (!open) fail_msg("result %d, element %d is decided", i, k);
+        }
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 static void test_what_is_not_finite_stays_so(void **state)
 {
     (void)state;
@@ -1235,6 +1257,7 @@ int main(void)
         cmocka_unit_test(test_sixteen_bits_may_be_kept_wider),
         cmocka_unit_test(test_small_numbers_are_flushed_in_half_of_the_lanes),
         cmocka_unit_test(test_overflow_is_told),
+        cmocka_unit_test(test_what_overflowed_is_not_decided),
         cmocka_unit_test(test_what_is_not_finite_stays_so),
         cmocka_unit_test(test_close_decisions_go_both_ways),
         cmocka_unit_test(test_argmax_takes_both_of_a_tie),
