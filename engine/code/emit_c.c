@@ -208,6 +208,15 @@ static bool is_float_value(const loops *l, fb_val v)
     return fb_dtype_is_float(l->s->values[v].dtype);
 }
 
+/* `to` becomes the larger or smaller of itself and x. */
+static void keep_extremum(fb_emitter *e, fb_reduction r, bool is_float, const char *to, const char *x)
+{
+    if (is_float)
+        fb_emit(e, "%s = %s(%s, %s);", to, r.clause, to, x);
+    else
+        fb_emit(e, "%s = %s %s %s ? %s : %s;", to, x, r.op == FB_OP_AMAX ? ">" : "<", to, x, to);
+}
+
 /* One step of reduction v, in terms of its accumulator's name (or array entry). */
 static void step(loops *l, fb_val v, const char *entry)
 {
@@ -244,12 +253,7 @@ static void step(loops *l, fb_val v, const char *entry)
     }
     switch (r.op) {
     case FB_OP_AMAX:
-    case FB_OP_AMIN:
-        if (f)
-            fb_emit(e, "%s = %s(%s, %s);", acc, r.clause, acc, a);
-        else
-            fb_emit(e, "%s = %s %s %s ? %s : %s;", acc, a, r.op == FB_OP_AMAX ? ">" : "<", acc, a, acc);
-        break;
+    case FB_OP_AMIN: keep_extremum(e, r, f, acc, a); break;
     case FB_OP_PROD:
         if (f)
             fb_emit(e, "%s *= %s;", acc, a);
@@ -444,12 +448,7 @@ static void join_part(loops *l, fb_val v, const char *entry)
     bool f = is_float_value(l, v);
     switch (r.op) {
     case FB_OP_AMAX:
-    case FB_OP_AMIN:
-        if (f)
-            fb_emit(e, "%s = %s(%s, %s);", to, r.clause, to, part);
-        else
-            fb_emit(e, "%s = %s %s %s ? %s : %s;", to, part, r.op == FB_OP_AMAX ? ">" : "<", to, part, to);
-        break;
+    case FB_OP_AMIN: keep_extremum(e, r, f, to, part); break;
     case FB_OP_PROD: fb_emit(e, f ? "%s = %s * %s;" : "%s = fb_wrap_mul(%s, %s);", to, to, part); break;
     default: fb_emit(e, f ? "%s = %s + %s;" : "%s = fb_wrap_add(%s, %s);", to, to, part);
     }

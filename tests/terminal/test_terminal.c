@@ -1250,23 +1250,31 @@ static term *start_configured(const char *text, const char *ready)
     return start(30, 100, config, "demo", ready);
 }
 
-/* Rows of an experiment that say how many a second it was: the largest first, bars beside figures. */
-static void a_sweep_is_a_ranking(void **state)
+/* The results view of a file of the test's own, of these lines. */
+static term *start_history(const char *name, const char *lines)
 {
-    (void)state;
     char path[64], keys[128];
-    snprintf(path, sizeof path, "%s/sweep.jsonl", own_folder);
+    snprintf(path, sizeof path, "%s/%s", own_folder, name);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fputs("{\"case\":{\"variant\":\"cat\",\"plan\":\"eager\",\"params\":{\"N\":4}},\"row\":{\"vectors_per_s\":655e3}}\n"
-          "{\"case\":{\"variant\":\"cat\",\"plan\":\"max\",\"params\":{\"N\":8}},\"row\":{\"slow\":2.5e6,\"vectors_per_"
-          "s\":2.62e6}}\n"
-          "{\"case\":{\"variant\":\"sum\",\"plan\":\"max\",\"params\":{\"N\":8}},\"row\":{\"failed\":\"no\"}}\n",
-          f);
+    fputs(lines, f);
     fclose(f);
     term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
     snprintf(keys, sizeof keys, ": \"history %s\" Enter", path);
     term_keys(t, keys);
+    return t;
+}
+
+/* Rows of an experiment that say how many a second it was: the largest first, bars beside figures. */
+static void a_sweep_is_a_ranking(void **state)
+{
+    (void)state;
+    term *t = start_history(
+        "sweep.jsonl",
+        "{\"case\":{\"variant\":\"cat\",\"plan\":\"eager\",\"params\":{\"N\":4}},\"row\":{\"vectors_per_s\":655e3}}\n"
+        "{\"case\":{\"variant\":\"cat\",\"plan\":\"max\",\"params\":{\"N\":8}},\"row\":{\"slow\":2.5e6,\"vectors_per_"
+        "s\":2.62e6}}\n"
+        "{\"case\":{\"variant\":\"sum\",\"plan\":\"max\",\"params\":{\"N\":8}},\"row\":{\"failed\":\"no\"}}\n");
     assert_true(term_wait(t, "3 by rate ↓", PATIENCE_MS));
     assert_true(term_wait(t, "████████  2.62 M", PATIENCE_MS));
     assert_true(term_wait(t, "██         655 k", PATIENCE_MS));
@@ -1280,26 +1288,19 @@ static void a_sweep_is_a_ranking(void **state)
 static void results_keep_their_kind(void **state)
 {
     (void)state;
-    char path[64], keys[128];
-    snprintf(path, sizeof path, "%s/kinds.jsonl", own_folder);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("{\"script\":\"a.lua\",\"plan\":\"one\",\"device\":\"host\",\"source\":\"predicted\",\"wall_us\":{\"median\":"
-          "12.5},"
-          "\"floor_us\":2.5,\"launches\":3}\n"
-          "{\"script\":\"a.lua\",\"plan\":\"five\",\"device\":\"host\",\"source\":\"measured\",\"wall_us\":{\"median\":"
-          "10.0},\"floor_us\":2.5,\"floor_kind\":\"guessed\"}\n"
-          "{\"script\":\"a.lua\",\"plan\":\"two\",\"device\":\"host\",\"source\":\"composed\",\"wall_us\":{\"median\":"
-          "22.5}}\n"
-          "{\"script\":\"a.lua\",\"plan\":\"three\",\"device\":\"host\",\"wall_us\":{\"median\":32.5}}\n"
-          "{\"script\":\"a.lua\",\"plan\":\"six\",\"device\":\"host\",\"source\":\"measured\",\"wall_us\":{\"median\":"
-          "61.5},\"error\":{\"bound\":7,\"ok\":false,\"worst\":\"y[3]: 4, expected 5\"}}\n"
-          "{\"case\":{\"plan\":\"four\",\"params\":{}},\"source\":\"predicted\",\"row\":{\"us\":42.5}}\n",
-          f);
-    fclose(f);
-    term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
-    snprintf(keys, sizeof keys, ": \"history %s\" Enter", path);
-    term_keys(t, keys);
+    term *t = start_history(
+        "kinds.jsonl",
+        "{\"script\":\"a.lua\",\"plan\":\"one\",\"device\":\"host\",\"source\":\"predicted\",\"wall_us\":{\"median\":"
+        "12.5},"
+        "\"floor_us\":2.5,\"launches\":3}\n"
+        "{\"script\":\"a.lua\",\"plan\":\"five\",\"device\":\"host\",\"source\":\"measured\",\"wall_us\":{\"median\":"
+        "10.0},\"floor_us\":2.5,\"floor_kind\":\"guessed\"}\n"
+        "{\"script\":\"a.lua\",\"plan\":\"two\",\"device\":\"host\",\"source\":\"composed\",\"wall_us\":{\"median\":"
+        "22.5}}\n"
+        "{\"script\":\"a.lua\",\"plan\":\"three\",\"device\":\"host\",\"wall_us\":{\"median\":32.5}}\n"
+        "{\"script\":\"a.lua\",\"plan\":\"six\",\"device\":\"host\",\"source\":\"measured\",\"wall_us\":{\"median\":"
+        "61.5},\"error\":{\"bound\":7,\"ok\":false,\"worst\":\"y[3]: 4, expected 5\"}}\n"
+        "{\"case\":{\"plan\":\"four\",\"params\":{}},\"source\":\"predicted\",\"row\":{\"us\":42.5}}\n");
     assert_true(term_wait(t, "~12.5 µs", PATIENCE_MS));
     assert_true(term_wait(t, "~5.00 ×", PATIENCE_MS));
     assert_true(term_wait(t, "~4.00 ×", PATIENCE_MS)); /* measured, over a guess */
@@ -1320,18 +1321,10 @@ static void results_keep_their_kind(void **state)
 static void bars_of_results_are_of_one_device(void **state)
 {
     (void)state;
-    char path[64], keys[128];
-    snprintf(path, sizeof path, "%s/devices.jsonl", own_folder);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("{\"case\":{\"plan\":\"a\",\"device\":\"host\"},\"row\":{\"rows_per_s\":2e3}}\n"
-          "{\"case\":{\"plan\":\"b\",\"device\":\"host\"},\"row\":{\"rows_per_s\":1e3}}\n"
-          "{\"case\":{\"plan\":\"a\",\"device\":\"gpu\"},\"row\":{\"rows_per_s\":8e9}}\n",
-          f);
-    fclose(f);
-    term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
-    snprintf(keys, sizeof keys, ": \"history %s\" Enter", path);
-    term_keys(t, keys);
+    term *t =
+        start_history("devices.jsonl", "{\"case\":{\"plan\":\"a\",\"device\":\"host\"},\"row\":{\"rows_per_s\":2e3}}\n"
+                                       "{\"case\":{\"plan\":\"b\",\"device\":\"host\"},\"row\":{\"rows_per_s\":1e3}}\n"
+                                       "{\"case\":{\"plan\":\"a\",\"device\":\"gpu\"},\"row\":{\"rows_per_s\":8e9}}\n");
     assert_true(term_wait(t, "████████     8 G", PATIENCE_MS));
     assert_true(term_wait(t, "████████     2 k", PATIENCE_MS));
     assert_true(term_wait(t, "████         1 k", PATIENCE_MS));

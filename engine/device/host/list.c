@@ -87,33 +87,29 @@ static void list_compiler(json_t *libraries)
     fb_cc_free(cc);
 }
 
-static void list_blas(json_t *libraries)
+/* `path` NULL: it is not there, and `why` with what that costs says so. */
+static void list_product_library(json_t *libraries, const char *name, const char *path, const char *version,
+                                 const fb_error *why, const char *costs)
 {
-    fb_error why = {0};
-    const fb_blas *blas = fb_blas_get(&why);
-    json_t *o = json_pack("{s:s, s:b}", "name", "BLAS", "found", blas != NULL);
-    if (blas) {
-        json_object_set_new(o, "path", json_string(blas->library));
-        json_object_set_new(o, "version", json_string(blas->description));
+    json_t *o = json_pack("{s:s, s:b}", "name", name, "found", path != NULL);
+    if (path) {
+        json_object_set_new(o, "path", json_string(path));
+        json_object_set_new(o, "version", json_string(version));
     } else {
-        json_object_set_new(o, "missing", json_sprintf("%s; contractions on the host will be slow", why.text));
+        json_object_set_new(o, "missing", json_sprintf("%s; %s", why->text, costs));
     }
     json_array_append_new(libraries, o);
 }
 
-/* A second library, which nobody needs. */
-static void list_dnnl(json_t *libraries)
+static void list_product_libraries(json_t *libraries)
 {
-    fb_error why = {0};
-    const fb_dnnl *dnnl = fb_dnnl_get(&why);
-    json_t *o = json_pack("{s:s, s:b}", "name", "oneDNN", "found", dnnl != NULL);
-    if (dnnl) {
-        json_object_set_new(o, "path", json_string(dnnl->library));
-        json_object_set_new(o, "version", json_string(dnnl->description));
-    } else {
-        json_object_set_new(o, "missing", json_sprintf("%s; the BLAS multiplies floats of any size", why.text));
-    }
-    json_array_append_new(libraries, o);
+    fb_error no_blas = {0}, no_dnnl = {0};
+    const fb_blas *blas = fb_blas_get(&no_blas);
+    const fb_dnnl *dnnl = fb_dnnl_get(&no_dnnl);
+    list_product_library(libraries, "BLAS", blas ? blas->library : NULL, blas ? blas->description : NULL, &no_blas,
+                         "contractions on the host will be slow");
+    list_product_library(libraries, "oneDNN", dnnl ? dnnl->library : NULL, dnnl ? dnnl->description : NULL, &no_dnnl,
+                         "the BLAS multiplies floats of any size");
 }
 
 /* The best rate of a curve at the largest sizes. */
@@ -137,6 +133,5 @@ void fb_host_list(json_t *devices, json_t *libraries)
     json_object_set_new(o, "machine", fb_machine_to_json(&m));
     json_array_append_new(devices, o);
     list_compiler(libraries);
-    list_blas(libraries);
-    list_dnnl(libraries);
+    list_product_libraries(libraries);
 }
