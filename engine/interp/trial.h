@@ -17,9 +17,10 @@
  * of u·√n·max(|partial sums|, ‖terms‖₂), of u·n where terms repeat (see interp_parts.h, fb_bound_gamma), and for
  *     products of 16-bit and tf32 operands a share, one a lane, of what accumulators that cut off instead of rounding
  *     lose. tf32: half of the lanes cut the operands' bits off, half round them. Sums that no order rounds (of small
- *     whole numbers, say) are exact. In half of the lanes all sums of one line of a cumsum have one share, for what is
- *     lost early is missing from the rest. Two products that are added up may share an accumulator: terms that are
- *     nearly equal lose alike, as much as the other sum is rounded by.
+ *     whole numbers, say) are exact. In half of the lanes equal sums of a product are rounded unlike, by their places
+ * in the whole tensor, as in the middle of a library's tile and at its edge. In half of the lanes all sums of one line
+ * of a cumsum have one share, for what is lost early is missing from the rest. Two products that are added up may share
+ * an accumulator: terms that are nearly equal lose alike, as much as the other sum is rounded by.
  *   - functions (exp, tanh …) are off by a share, one a lane and node or (half of the lanes) one a value, of the
  * accuracy that devices promise, in the precision that they compute in (f32 at least).
  *   - f64 has no wider type to round from: a result that is not exact is put off by up to two units in the last place.
@@ -28,9 +29,9 @@
  *     times what the lanes spread it are taken both ways: by half of the lanes so, by half otherwise. What compares
  *     values in which all lanes agree is certain. Divisors, and what a logarithm is taken of, are 0 in half of the
  * lanes where that lies as near; what relu, clamp and their like leave out lies beyond their bound in half of the
- * lanes, where it is as near; casts to integers that do not hold the value go two ways. All is a function of lane, node
- * and value alone: the same whatever the number of threads or the way of cutting into blocks, but for the order in
- * which BLAS adds, which may turn the last bit of the exact lane and a draw with it.
+ * lanes, where it is as near; casts to integers that do not hold the value go two ways. All is a function of lane,
+ * node, value and place in the tensor alone: the same whatever the number of threads or the way of cutting into blocks,
+ * but for the order in which BLAS adds, which may turn the last bit of the exact lane and a draw with it.
  *
  * Evaluation goes from what is wanted: block by block of its elements, each with the part of every operand that it
  * needs, on all cores, so that memory is that of the blocks under way and not of the tensors. Wanted nodes that share

@@ -330,6 +330,8 @@ typedef struct {
     double cut;             /* what cutting off loses, a share */
     double operand;         /* tf32: a random rounding of the operands, a share; 0: none */
     bool always;            /* cuts off what is exact as well */
+    double by_value;        /* how much of the draw the sum's value decides */
+    const double *by_place; /* … and what its place adds to that */
     uint64_t sum_key, operand_key;
 } row_lane;
 
@@ -369,6 +371,42 @@ static void find_even(const product *p, int64_t a_row, const unsigned char *colu
     }
 }
 
+/* A device need not round equal sums alike: equal columns may lie in the middle of a library's tile and at its edge,
+ * where terms are added in another order. So lanes 2, 6, 7 and 8 draw a share by the place in the whole tensor; the
+ * others, among them those that are a device, round equal sums alike. Two lanes share a draw with opposite signs: what
+ * is the largest of equal sums in one is the smallest in the other, and a maximum is hardly ever certain by chance.
+ * With five eighths of both draws, the largest of eight lanes is on average as large as that of eight draws by value.
+ * The value of the exact lane is hashed as well, so that the steps of a loop are not all put off to the same side. */
+static const double of_both = 0.625;
+
+static int place_pair(int lane)
+{
+    return lane == 2 || lane == 6 ? 2 : lane == 7 || lane == 8 ? 7 : 0;
+}
+
+/* Where row r of the result's box begins in the whole tensor. */
+static int64_t row_place(const product *p, int64_t r)
+{
+    const fb_box *box = &fb_trial_at(p->e, p->id)->box;
+    int rank = p->node->shape.rank;
+    int64_t steps[FB_MAX_RANK], place = box->lo[rank - 1];
+    fb_shape_strides(&p->node->shape, steps);
+    for (int d = rank - 2; d >= 0; d--) {
+        int64_t extent = box->hi[d] - box->lo[d];
+        place += (box->lo[d] + r % extent) * steps[d];
+        r /= extent;
+    }
+    return place;
+}
+
+FB_TRIAL_WIDE static void find_places(int lane, uint64_t key, int64_t place, const double *restrict exact, int n,
+                                      double *restrict by_place)
+{
+    const double share = lane == place_pair(lane) ? of_both : -of_both;
+    for (int i = 0; i < n; i++)
+        by_place[i] = share * fb_trial_swing(fb_trial_bits(exact[i]) ^ (uint64_t)(place + i), key);
+}
+
 /* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
  * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds
  * up. False: no element is off. One choice at a time, or the loop is not vectorised. */
@@ -377,7 +415,8 @@ FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restric
     const double k = j->k, unit = j->unit, cut = j->cut, exact = j->exact, a_norm = j->a_norm;
     const double *restrict c = j->c, *restrict norm = j->norm, *restrict roots = j->root, *restrict peaks = j->peak;
     const double *restrict evens = j->even;
-    const double of_row = j->a_root;
+    const double *restrict places = j->by_place;
+    const double of_row = j->a_root, by_value = j->by_value;
     const uint64_t key = j->sum_key;
     const double moves = j->always ? DBL_MAX : -1; /* up to this size, exact or not */
     uint64_t off = 0;
@@ -392,7 +431,7 @@ FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restric
         double error = most * unit * (size > terms ? size : terms);
         error = norms <= exact ? 0 : error;
         error = size <= DBL_MAX ? error : 0;
-        double swing = fb_trial_swing(fb_trial_bits(sum), key);
+        double swing = by_value * fb_trial_swing(fb_trial_bits(sum), key) + places[i];
         double moved = sum + swing * error - cut * sum;
         uint64_t bits;
         memcpy(&bits, &error, sizeof bits);
@@ -444,12 +483,17 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
     product *p = j->p;
     bool wide = p->node->dtype == FB_F64, spreads = false, random = p->tf32 && j->lane % 2 == 0;
     static const double level[FB_TRIAL_CHUNK];
-    double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], even[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
+    double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], even[FB_TRIAL_CHUNK], by_place[FB_TRIAL_CHUNK];
+    const double *exact = fb_trial_f(fb_trial_at(p->e, p->id), 0), u = fb_trial_unit(p->node->dtype);
+    int pair = p->k < 2 ? 0 : place_pair(j->lane);
+    uint64_t place_key = fb_trial_key(pair, p->id, FB_DRAW_PLACE);
     row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
     if (p->lowest != INT_MIN) one.exact = ldexp(1, p->lowest + (wide ? 53 : 24));
     if (p->k < 2) one.exact = -1;
     if (p->cuts) one.cut = (fb_trial_share(j->lane, p->id, FB_DRAW_CUT) + 1) / 2 * u * (double)((p->k + 7) / 8);
     one.always = p->tf32;
+    one.by_value = pair ? of_both : 1;
+    one.by_place = pair ? by_place : level;
     one.operand = sqrt((double)p->k);
     one.sum_key = fb_trial_key(j->lane, p->id, FB_DRAW_SUM);
     one.operand_key = fb_trial_key(j->lane, p->id, FB_DRAW_OPERAND);
@@ -460,6 +504,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
         one.a_root = p->a_roots[a_row];
         int64_t matrix = p->n ? columns / p->n : 0;
         bool peaks = has_peaks(p, a_row, matrix);
+        int64_t place = pair ? row_place(p, r) : 0;
         for (int64_t at = 0; at < p->n; at += FB_TRIAL_CHUNK) {
             int n = p->n - at < FB_TRIAL_CHUNK ? (int)(p->n - at) : FB_TRIAL_CHUNK;
             one.c = j->c + r * p->n + at;
@@ -469,6 +514,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             one.peak = peaks ? peak : level;
             if (p->a_even[a_row]) find_even(p, a_row, p->b->even + columns + at, n, even);
             one.even = p->a_even[a_row] ? even : level;
+            if (pair) find_places(j->lane, place_key, place + at, exact + r * p->n + at, n, by_place);
             spreads |= p->k < 2 ? put_off_terms(&one, n, room) : put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);

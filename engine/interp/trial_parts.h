@@ -276,7 +276,8 @@ typedef enum {
     FB_DRAW_CUT,
     FB_DRAW_OPERAND,
     FB_DRAW_MEAN,
-    FB_DRAW_REST
+    FB_DRAW_REST,
+    FB_DRAW_PLACE
 } fb_draw;
 uint64_t fb_trial_key(int lane, fb_id node, fb_draw what);
 double fb_trial_share(int lane, fb_id node, fb_draw what);

@@ -1,5 +1,6 @@
 /* How lanes round and what they draw. A draw is a hash of lane, node and value, so that a device's habit of treating
- * equal values alike is kept, and so that blocks and threads cannot be told from the result. */
+ * equal values alike is kept, and so that blocks and threads cannot be told from the result. (Sums of products have
+ * half of their lanes drawn by place as well: trial_contract.c.) */
 #include "interp/trial_parts.h"
 
 #include "graph/element.h"

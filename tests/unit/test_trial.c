@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "graph/element.h"
+#include "measure/judge.h"
 
 #include <float.h>
 #include <pthread.h>
@@ -1098,6 +1099,93 @@ static void test_even_terms_on_top_of_others(void **state)
     rig_free(&r);
 }
 
+/* x · w with columns 2 and 8 of w equal, or w · x with rows 2 and 8 of w equal, and these the largest; what is wanted
+ * is the product less its maximum, from a kernel that rounds the equal sums in its own ways. */
+enum { EQUAL_M = 24, EQUAL_N = 9, EQUAL_K = 64, EQUAL_ONE = 2, EQUAL_TWO = 8 };
+
+typedef struct {
+    rig r;
+    double x[EQUAL_M * EQUAL_K], w[EQUAL_K * EQUAL_N];
+    bool turned, stored;
+    trials *t;
+} equal_sums;
+
+static void equal_sums_open(equal_sums *e)
+{
+    e->r = rig_new();
+    for (int i = 0; i < EQUAL_M * EQUAL_K; i++)
+        e->x[i] = (double)(float)(0.5 + fb_rng_uniform(fb_rng_bits(5, (uint64_t)i), 0, 1));
+    for (int k = 0; k < EQUAL_K; k++) {
+        for (int j = 0; j < EQUAL_N; j++) {
+            uint64_t draw = fb_rng_bits(6, (uint64_t)(k * EQUAL_N + (j == EQUAL_TWO ? EQUAL_ONE : j)));
+            bool largest = j == EQUAL_ONE || j == EQUAL_TWO;
+            double w = (double)(float)(fb_rng_uniform(draw, 0, 1) + (largest ? 1 : -0.5));
+            e->w[e->turned ? j * EQUAL_K + k : k * EQUAL_N + j] = w;
+        }
+    }
+    int m = e->turned ? EQUAL_K : EQUAL_M, n = e->turned ? EQUAL_M : EQUAL_K;
+    fb_id x = data(&e->r, FB_F32, SHAPE(m, n), e->x);
+    fb_id w = data(&e->r, FB_F32, e->turned ? SHAPE(EQUAL_N, EQUAL_K) : SHAPE(EQUAL_K, EQUAL_N), e->w);
+    fb_id p = e->turned ? add2(&e->r, FB_OP_MATMUL, w, x) : add2(&e->r, FB_OP_MATMUL, x, w);
+    fb_attrs over = {.n_axes = 1, .axes = {e->turned ? 0 : 1}, .keepdim = true};
+    fb_id want[] = {add2(&e->r, FB_OP_SUB, p, add_at(&e->r, FB_OP_AMAX, p, over)), p};
+    e->t = try_all(&e->r, want, e->stored ? 2 : 1);
+}
+
+/* What is stored where the sums of a line are off by up[0] and up[1] steps of a float, and the second one a factor
+ * times what it should be. */
+static bool equal_sums_judged(const equal_sums *e, int up_one, int up_two, float factor)
+{
+    const fb_node *node = &e->r.g->nodes[e->t->at[0].node];
+    fb_judge_shape shape = fb_judgement_shape_of(node);
+    fb_trial_block b = {.node = e->t->at[0].node, .n = e->t->at[0].n, .lanes = 1 + FB_TRIALS};
+    float got[EQUAL_M * EQUAL_N], spread[EQUAL_M * EQUAL_N];
+    for (int i = 0; i < EQUAL_M; i++) {
+        float sum[EQUAL_N], most = -INFINITY;
+        for (int j = 0; j < EQUAL_N; j++) {
+            double exact = 0;
+            for (int k = 0; k < EQUAL_K; k++)
+                exact += e->turned ? e->w[j * EQUAL_K + k] * e->x[k * EQUAL_M + i]
+                                   : e->x[i * EQUAL_K + k] * e->w[k * EQUAL_N + j];
+            int up = j == EQUAL_ONE ? up_one : j == EQUAL_TWO ? up_two : 0;
+            sum[j] = (float)exact;
+            for (; up > 0; up--) sum[j] = nextafterf(sum[j], INFINITY);
+            if (j == EQUAL_TWO) sum[j] *= factor;
+            most = fmaxf(most, sum[j]);
+        }
+        for (int j = 0; j < EQUAL_N; j++) got[e->turned ? j * EQUAL_M + i : i * EQUAL_N + j] = sum[j] - most;
+    }
+    fb_spread s = {0};
+    fb_judgement j;
+    fb_error_report report;
+    for (int l = 0; l <= FB_TRIALS; l++) b.v[l] = e->t->at[0].v[l];
+    fb_judgement_clear(&j);
+    fb_spread_add(&s, &shape, &b, spread);
+    fb_judgement_add(&j, &shape, 0, b.n, b.v[0], NULL, spread, got);
+    fb_judgement_end(&j, &s, &shape, node, &report);
+    assert_true(!fb_report_error_says_nothing(&report));
+    return report.ok;
+}
+
+/* A library adds in another order at the edge of its tile, where one of two equal columns may lie. */
+static void test_equal_sums_may_be_rounded_unlike(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        equal_sums e = {.turned = way & 1, .stored = way & 2};
+        equal_sums_open(&e);
+        if (!equal_sums_judged(&e, 0, 0, 1)) fail_msg("%d: alike", way);
+        if (!equal_sums_judged(&e, 1, 1, 1)) fail_msg("%d: alike, and one step off", way);
+        if (!equal_sums_judged(&e, 0, 1, 1)) fail_msg("%d: the second one a step above the first", way);
+        if (!equal_sums_judged(&e, 1, 0, 1)) fail_msg("%d: the first one a step above the second", way);
+        if (equal_sums_judged(&e, 0, 0, 1.01F)) fail_msg("%d: one column 1.01 times as large", way);
+        if (equal_sums_judged(&e, 0, 0, 0.99F)) fail_msg("%d: one column 0.99 times as large", way);
+        if (equal_sums_judged(&e, 0, 0, 1.0001F)) fail_msg("%d: one column 1.0001 times as large", way);
+        trials_free(e.t);
+        rig_free(&e.r);
+    }
+}
+
 /* (h · w + x) + b for (h · w + b) + x, as a library does it: where the product is next to nothing and x is about -b. */
 static void test_what_is_added_to_a_product_in_another_order(void **state)
 {
@@ -1278,6 +1366,7 @@ int main(void)
         cmocka_unit_test(test_sums_that_rise_and_fall),
         cmocka_unit_test(test_products_in_one_accumulator),
         cmocka_unit_test(test_even_terms_on_top_of_others),
+        cmocka_unit_test(test_equal_sums_may_be_rounded_unlike),
         cmocka_unit_test(test_what_is_added_to_a_product_in_another_order),
         cmocka_unit_test(test_either_product_is_fused),
         cmocka_unit_test(test_a_factor_is_rounded),
