@@ -2,12 +2,12 @@
  * table of functions, or nothing where there is no library. */
 #include "base/blas.h"
 
+#include "base/dynamic.h"
 #include "base/str.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Best first. A plain libblas often carries the cblas_ names too (Debian's does); elsewhere they are in libcblas. */
@@ -40,23 +40,19 @@ static struct {
     fb_error error;
 } state = {.once = PTHREAD_ONCE_INIT};
 
-/* NULL, or the first required name that the library lacks. */
-static const char *bind_entries(void *handle, fb_blas *blas)
+static const char *bind(void *handle)
 {
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void *symbol = dlsym(handle, entries[i].symbol);
         if (!symbol && entries[i].required) return entries[i].symbol;
-        memcpy((char *)blas + entries[i].offset, &symbol, sizeof symbol);
+        memcpy((char *)&state.blas + entries[i].offset, &symbol, sizeof symbol);
     }
     return NULL;
 }
 
-static void describe(void *handle, const char *name)
+/* What OpenBLAS says of itself, else the file. */
+static void describe(void *handle)
 {
-    Dl_info info;
-    const char *file = dladdr(dlsym(handle, "cblas_dgemm"), &info) && info.dli_fname ? info.dli_fname : name;
-    fb_text_clean(state.library, sizeof state.library, file, strlen(file));
-
     void *symbol = dlsym(handle, "openblas_get_config");
     char *(*get_config)(void) = NULL;
     memcpy(&get_config, &symbol, sizeof symbol);
@@ -66,23 +62,10 @@ static void describe(void *handle, const char *name)
 
 static void open_library(void)
 {
-    fb_str tried = {0};
-    for (size_t i = 0; i < sizeof candidates / sizeof *candidates && !state.found; i++) {
-        void *handle = dlopen(candidates[i], RTLD_NOW | RTLD_LOCAL);
-        const char *missing = handle ? bind_entries(handle, &state.blas) : NULL;
-        if (!handle) {
-            fb_str_addf(&tried, "%s%s", tried.n ? ", " : "", candidates[i]);
-        } else if (missing) {
-            fb_str_addf(&tried, "%s%s (has no %s)", tried.n ? ", " : "", candidates[i], missing);
-            dlclose(handle);
-        } else {
-            describe(handle, candidates[i]);
-            state.found = true;
-        }
-    }
-    if (!state.found)
-        fb_fail(&state.error, FB_ERR_UNAVAILABLE, "no BLAS library was found; tried %s", fb_str_get(&tried));
-    fb_str_free(&tried);
+    void *handle = fb_dynamic_open(candidates, sizeof candidates / sizeof *candidates, bind,
+                                   "no BLAS library was found", state.library, &state.error);
+    state.found = handle;
+    if (handle) describe(handle);
     state.blas.library = state.library;
     state.blas.description = state.description;
 }

@@ -3,7 +3,7 @@
 #include "base/dnnl.h"
 
 #include "base/blas.h"
-#include "base/str.h"
+#include "base/dynamic.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,8 +11,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-static const char *const candidates[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"};
 
 /* As dnnl_types.h and dnnl_config.h have them. */
 typedef struct {
@@ -80,37 +78,18 @@ static const char *bind(void *handle)
     return state.threads || runtime == DNNL_RUNTIME_SEQ ? NULL : "threads of OpenMP";
 }
 
-static void describe(void *handle, const char *name)
-{
-    Dl_info info;
-    const dnnl_version_t *v = state.version();
-    const char *file = dladdr(dlsym(handle, "dnnl_sgemm"), &info) && info.dli_fname ? info.dli_fname : name;
-    fb_text_clean(state.library, sizeof state.library, file, strlen(file));
-    snprintf(state.description, sizeof state.description, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    state.dnnl = (fb_dnnl){.library = state.library, .description = state.description};
-}
-
 static void open_library(void)
 {
-    fb_str tried = {0};
-    for (size_t i = 0; i < sizeof candidates / sizeof *candidates && !state.found; i++) {
-        void *handle = dlopen(candidates[i], RTLD_NOW | RTLD_LOCAL);
-        const char *missing = handle ? bind(handle) : NULL;
-        if (!handle) {
-            fb_str_addf(&tried, "%s%s", tried.n ? ", " : "", candidates[i]);
-        } else if (missing) {
-            fb_str_addf(&tried, "%s%s (has no %s)", tried.n ? ", " : "", candidates[i], missing);
-            dlclose(handle);
-        } else {
-            state.set_verbose(0);
-            state.set_jit_dump(0);
-            state.set_jit_profiling_flags(0);
-            describe(handle, candidates[i]);
-            state.found = true;
-        }
-    }
-    if (!state.found) fb_fail(&state.error, FB_ERR_UNAVAILABLE, "oneDNN was not found; tried %s", fb_str_get(&tried));
-    fb_str_free(&tried);
+    static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"};
+    state.found =
+        fb_dynamic_open(names, sizeof names / sizeof *names, bind, "oneDNN was not found", state.library, &state.error);
+    if (!state.found) return;
+    state.set_verbose(0);
+    state.set_jit_dump(0);
+    state.set_jit_profiling_flags(0);
+    const dnnl_version_t *v = state.version();
+    snprintf(state.description, sizeof state.description, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    state.dnnl = (fb_dnnl){.library = state.library, .description = state.description};
 }
 
 const fb_dnnl *fb_dnnl_get(fb_error *err)
