@@ -10,8 +10,10 @@
 #include "graph/element.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <math.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -166,6 +168,7 @@ static void a_kernel_is_compiled_once(void **state)
     }
 }
 
+/* Each has a name that another has, too: together they are no text, apart they are. */
 static void many_kernels_compile_together_and_apart(void **state)
 {
     (void)state;
@@ -194,6 +197,77 @@ static void many_kernels_compile_together_and_apart(void **state)
     s.p.n_kernels = s.p.n_launches = 3; /* another program of known kernels */
     l = loaded(d, &s);
     assert_true(d->ops->compile_ms(l) == 0);
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
+/* How long the code of a function is that the cache holds; 0: it holds none of that name. */
+static int bytes_in_cache(const char *function)
+{
+    char path[512], folder[256];
+    int bytes = 0;
+    snprintf(folder, sizeof folder, "%s/fusebox/host", getenv("XDG_CACHE_HOME"));
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && !bytes && (e = readdir(dir));) {
+        Dl_info info;
+        const ElfW(Sym) *symbol = NULL;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        void *object = e->d_name[0] == '.' ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        void *code = object ? dlsym(object, function) : NULL;
+        if (code && dladdr1(code, &info, (void **)&symbol, RTLD_DL_SYMENT) && symbol) bytes = (int)symbol->st_size;
+        if (object) dlclose(object);
+    }
+    if (dir) closedir(dir);
+    return bytes;
+}
+
+/* Alike, and in one text with others: yet each is what it is alone. */
+static void company_does_not_change_a_kernel(void **state)
+{
+    (void)state;
+    enum { KERNELS = 6 };
+    static char names[KERNELS][16], sources[KERNELS][512];
+    sheet s;
+    sheet_start(&s);
+    const int buffers[] = {buffer(&s, FB_BUFFER_INPUT, FB_F32, 1000), buffer(&s, FB_BUFFER_OUTPUT, FB_F32, 1000)};
+    for (int k = 0; k < KERNELS; k++) {
+        snprintf(names[k], sizeof names[k], "k%d", k);
+        snprintf(sources[k], sizeof sources[k],
+                 "void k%d(const fb_kernel_args *a)\n{\n    const float *restrict x = a->buffers[0];\n"
+                 "    float *restrict y = a->buffers[1];\n    float sum[12];\n"
+                 "    for (int i = 0; i < 12; i++) sum[i] = 0;\n"
+                 "    for (int r = 0; r < %d; r++) {\n#pragma omp simd\n"
+                 "        for (int i = 0; i < 12; i++) sum[i] += x[12 * r + i];\n    }\n#pragma omp simd\n"
+                 "    for (int i = 0; i < 12; i++) y[i] = sum[i];\n    y[999] = __INCLUDE_LEVEL__;\n}\n",
+                 k, 10 + k / 2);
+        kernel(&s, names[k], sources[k]);
+        launch(&s, FB_LAUNCH_KERNEL, k, 2, buffers);
+    }
+    cpu_set_t all, one; /* for what one core is given at a time */
+    CPU_ZERO(&one);
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
+        if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    fresh_cache("company");
+    fb_device *d = device();
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    fb_loaded *l = loaded(d, &s);
+    float y[1000];
+    run_once(d, l);
+    assert_true(d->ops->read(l, buffers[1], y, NULL));
+    assert_true(y[999] == 1);
+    for (int k = 0; k < KERNELS; k++) {
+        sheet by_itself = s;
+        by_itself.p.kernels = &s.kernels[k];
+        by_itself.p.n_kernels = by_itself.p.n_launches = 1;
+        int in_company = bytes_in_cache(names[k]);
+        fresh_cache(names[k]);
+        d->ops->unload(loaded(d, &by_itself));
+        int alone = bytes_in_cache(names[k]);
+        if (!alone || in_company != alone) fail_msg("%s: %d bytes, and %d alone", names[k], in_company, alone);
+        fresh_cache("company");
+    }
     d->ops->unload(l);
     d->ops->close(d);
 }
@@ -1297,6 +1371,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_costs_the_cache_alone),
         cmocka_unit_test(a_kernel_is_compiled_once),
         cmocka_unit_test(many_kernels_compile_together_and_apart),
+        cmocka_unit_test(company_does_not_change_a_kernel),
         cmocka_unit_test(a_broken_entry_of_the_cache_is_replaced),
         cmocka_unit_test(what_does_not_compile_names_the_kernel),
         cmocka_unit_test(compiling_can_be_cancelled),

@@ -1,8 +1,9 @@
 /* The host's compiler: C text → shared object → dlopen, through the disk cache. Private to the host device.
  *
- * A unit is one translation unit. Units that are not in the cache are compiled together, a few a compiler process and
- * as many processes as there are cores; each unit then has a cache entry of its own (hard links to the object that
- * holds it), so that a changed plan compiles the kernels that changed and nothing else.
+ * A unit is the text of one kernel. Units that are not in the cache are compiled together, a few as one translation
+ * unit, in as many processes as there are cores; what is made of a kernel does not depend on which others those are. A
+ * unit of the user's own is a translation unit by itself. Each unit then has a cache entry of its own (hard links to
+ * the object that holds it), so that a changed plan compiles the kernels that changed and nothing else.
  */
 #ifndef FB_DEVICE_HOST_CC_H
 #define FB_DEVICE_HOST_CC_H
