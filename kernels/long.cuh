@@ -1,4 +1,5 @@
-// Long rows in parts, a block each: a part in shared memory, and sums that the blocks of a row make together.
+// Long rows in parts, a block each: a part in shared memory, and sums that the blocks of a row make together. What of a part
+// has no room there is read again in each pass, from the cache.
 //
 // A part is a list of groups of N neighbours, which begin at multiples of 16 bytes in memory. The first and the last group
 // of a row may reach beyond it: functions that take `first` (the group's first column, perhaps negative) and `columns` touch
@@ -17,6 +18,12 @@
 FB_DEVICE void fb_long_copy(void *to, const void *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from));
+}
+
+// What has no room in shared memory, into the cache.
+FB_DEVICE void fb_long_ahead(const void *from)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
 FB_DEVICE void fb_long_wait()

@@ -27,8 +27,9 @@ typedef struct {
     bool *declared;
     bool *packed; /* a value: it is an element of a vector, loaded in this pass … */
     bool *in_row; /* … or of those that an earlier pass has kept in registers */
-    /* of a long row's part (FB_DEAL_LONG): its first group, one behind its last, and where a group begins in a slot */
-    const char *first, *last, *within;
+    /* of a long row's part (FB_DEAL_LONG): its first group, one behind its last, one behind the last that is held, and
+     * where a group begins in a slot */
+    const char *first, *last, *held, *within;
     int pass;
 } frame;
 
@@ -85,6 +86,12 @@ static const char *edges(frame *f, const walk *w)
 {
     if (!is_ragged(f)) return "";
     return fb_arena_printf(f->e->arena, ", %s, (fb_at)%" PRId64, var_name(f->e, w->first), w->space->extent[0]);
+}
+
+/* Is a part only held to some place in it? */
+static bool is_held_in_part(const frame *f)
+{
+    return f->x.cut && f->x.cut->held && f->x.cut->held < f->x.cut->each;
 }
 
 static bool is_in_slot(const frame *f, fb_val v)
@@ -167,13 +174,24 @@ static bool packs_root(const frame *f, const walk *w, int space, const fb_root *
     return r->table == FB_NONE && fb_cut_packs(f->e->nest, f->x.cut, f->s, r->storage, r->at);
 }
 
+/* A group of a row from memory, the name of its function and its arguments. */
+static const char *load_of(frame *f, const walk *w, const fb_value *v)
+{
+    return fb_arena_printf(f->e->arena, "%s<%d>(&%s%s)", is_ragged(f) ? "fb_long_load" : "fb_load", w->vector,
+                           at_first(f, w, v->node, v->table, v->at), edges(f, w));
+}
+
 /* A group of what is held, from its slot. */
 static void load_slot(frame *f, const walk *w, fb_val i)
 {
     fb_emitter *e = f->e;
     const fb_value *v = &f->s->values[i];
     const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
-    fb_emit(e, "const auto %s = fb_load<%d>(%s + %s);", pack, w->vector, slot_name(f, i), f->within);
+    const char *slot = fb_arena_printf(e->arena, "fb_load<%d>(%s + %s)", w->vector, slot_name(f, i), f->within);
+    if (is_held_in_part(f))
+        fb_emit(e, "const auto %s = fb_p < %s ? %s : %s;", pack, f->held, slot, load_of(f, w, v));
+    else
+        fb_emit(e, "const auto %s = %s;", pack, slot);
     const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
     e->whole[i] = v->kind == FB_VALUE_LOAD ? fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1) : element;
 }
@@ -193,8 +211,7 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
             continue;
         }
         const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
-        fb_emit(e, "const auto %s = %s<%d>(&%s%s);", pack, is_ragged(f) ? "fb_long_load" : "fb_load", w->vector,
-                at_first(f, w, v->node, v->table, v->at), edges(f, w));
+        fb_emit(e, "const auto %s = %s;", pack, load_of(f, w, v));
         const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
         e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
     }
@@ -504,9 +521,9 @@ static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 
 /* ---- passes ---- */
 
-static void open_groups(frame *f, const walk *w)
+static void open_groups(frame *f, const walk *w, const char *first, const char *last)
 {
-    fb_emit_for(f->e, NULL, "fb_p", f->first, f->last, fb_emit_number(f->e, f->x.threads));
+    fb_emit_for(f->e, NULL, "fb_p", first, last, fb_emit_number(f->e, f->x.threads));
     declare_variables(f, w, "fb_p");
 }
 
@@ -533,7 +550,7 @@ static int open_pass(frame *f, const walk *w)
         return 1;
     }
     if (f->x.cut) {
-        open_groups(f, w);
+        open_groups(f, w, f->first, f->last);
         if (is_ragged(f)) fb_emit_open(e, "const auto fb_group = [&](auto fb_whole)");
         return 1;
     }
@@ -697,13 +714,19 @@ static void declare_part(frame *f)
     }
     f->first = "threadIdx.x";
     f->last = fb_arena_printf(e->arena, "%" PRId64, c->groups);
+    f->held = is_held_in_part(f) ? fb_arena_printf(e->arena, "%" PRId64, c->held) : f->last;
     f->within = fb_arena_printf(e->arena, "fb_p * %d", c->vector);
     if (!cut) return;
     fb_emit(e, "const fb_at fb_first = fb_part * %" PRId64 ";", c->each);
     fb_emit(e, "const fb_at fb_last = fb_first + %" PRId64 " < %" PRId64 " ? fb_first + %" PRId64 " : %" PRId64 ";",
             c->each, c->groups, c->each, c->groups);
     f->first = "fb_first + threadIdx.x";
-    f->last = "fb_last";
+    f->held = f->last = "fb_last";
+    if (is_held_in_part(f)) {
+        f->held = "fb_held";
+        fb_emit(e, "const fb_at fb_held = fb_first + %" PRId64 " < fb_last ? fb_first + %" PRId64 " : fb_last;",
+                c->held, c->held);
+    }
     f->within = fb_arena_printf(e->arena, "(fb_p - fb_first) * %d", c->vector);
 }
 
@@ -723,7 +746,7 @@ static void fetch_part(frame *f)
             fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, slot_name(f, i), type,
                     c->slot[i]);
     }
-    open_groups(f, &w);
+    open_groups(f, &w, f->first, f->held);
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (c->slot[i] != FB_NONE && v->kind == FB_VALUE_LOAD)
@@ -731,6 +754,15 @@ static void fetch_part(frame *f)
                     at_first(f, &w, v->node, v->table, v->at), edges(f, &w));
     }
     fb_emit_close(e);
+    if (is_held_in_part(f)) {
+        open_groups(f, &w, fb_arena_printf(e->arena, "%s + threadIdx.x", f->held), f->last);
+        for (int i = 0; i < f->s->n_values; i++) {
+            const fb_value *v = &f->s->values[i];
+            if (c->slot[i] != FB_NONE && v->kind == FB_VALUE_LOAD)
+                fb_emit(e, "fb_long_ahead(&%s);", at_first(f, &w, v->node, v->table, v->at));
+        }
+        fb_emit_close(e);
+    }
     fb_emit(e, "fb_long_wait();");
     e->dynamic_shared = (int)c->shared_bytes;
 }

@@ -13,7 +13,8 @@ enum {
     RESERVE = 1024,       /* bytes of shared memory that the hardware takes of each block … */
     DECLARED = 640,       /* … and that a kernel declares for its sums */
     THREADS = 1024,       /* of a multiprocessor */
-    MOST_OF_ALL = 75,     /* % of all multiprocessors that a row may take, so that the next one comes meanwhile */
+    AT_ONCE = 3,          /* rows that are on chip together, whole … */
+    LEAST_HELD = 60,      /* … or, two of them, so many % of them at least */
     LEAST_PART = 8 << 10, /* bytes that are worth a block */
     PIECE = 16,           /* bytes that are copied at once */
     MOST_VECTOR = 8,
@@ -166,6 +167,14 @@ static int64_t deal_slots(const fb_nest *nest, const fb_section *s, const life *
     return bytes;
 }
 
+/* Only what is loaded is held. Returns the bytes of an element of a row. */
+static int64_t keep_none(const fb_nest *nest, fb_section *s, life *of, fb_cut *c)
+{
+    for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
+    live(s, of);
+    return deal_slots(nest, s, of, c);
+}
+
 /* Slow functions are kept too where that takes no more room than what they are made of. */
 static int64_t choose_held(const fb_nest *nest, fb_section *s, life *of, fb_cut *c)
 {
@@ -181,10 +190,7 @@ static int64_t choose_held(const fb_nest *nest, fb_section *s, life *of, fb_cut 
     if (!any) return plain;
     live(s, of);
     bytes = deal_slots(nest, s, of, c);
-    if (bytes <= plain) return bytes;
-    for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
-    live(s, of);
-    return deal_slots(nest, s, of, c);
+    return bytes <= plain ? bytes : keep_none(nest, s, of, c);
 }
 
 /* ---- parts ---- */
@@ -207,25 +213,48 @@ static int64_t enough_parts(const fb_nest *nest, int64_t rows, int64_t bytes)
     return least > most ? least : most;
 }
 
-/* Rows that all multiprocessors together cannot hold are not held. */
+/* The groups of a part that a block has room for. */
+static void hold(const fb_nest *nest, int64_t group, int64_t room, fb_cut *c)
+{
+    c->each = fb_ceil_div(c->groups, c->parts);
+    c->held = room < c->each * group ? room / group : c->each;
+    if (c->held * 100 < c->each * LEAST_HELD) c->held = 0;
+    c->shared_bytes = c->held * group;
+    const int64_t unit = nest->shared_bytes + RESERVE;
+    c->sharing = (int)(unit / (c->shared_bytes + RESERVE + DECLARED));
+    c->sharing = c->sharing > MOST_SHARING ? MOST_SHARING : c->sharing < 1 ? 1 : c->sharing;
+}
+
+/* Rows of which few are on chip at a time wait for each other: the second begins in what room the first leaves, and
+ * ends behind it. So exactly two of them are there, a block of each on every multiprocessor, and one moves its bytes
+ * while the other adds up. What they have no room for lies in the cache. One row alone takes all the room. */
 static bool choose_parts(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x, int64_t element,
                          fb_cut *c)
 {
-    const int64_t unit = nest->shared_bytes + RESERVE, room = room_of(nest, MOST_SHARING);
     int64_t group = element * c->vector, bytes = c->groups * group, asked = fb_knob_of(knobs, FB_KNOB_PARTS);
-    if (!asked && (bytes < LEAST || bytes * x->rows < LEAST_ALL || room < group)) return false;
-    int64_t parts = asked ? asked : enough_parts(nest, x->rows, bytes);
-    bool held = asked || parts <= (int64_t)nest->units * MOST_SHARING * MOST_OF_ALL / 100;
-    c->parts = (int)(held ? parts : nest->units * 2);
+    if (!asked && (bytes < LEAST || bytes * x->rows < LEAST_ALL || room_of(nest, MOST_SHARING) < group)) return false;
+    int64_t parts = asked ? asked : enough_parts(nest, x->rows, bytes), units = nest->units;
+    const bool few = !asked && parts * (x->rows < AT_ONCE ? x->rows : AT_ONCE) > units * MOST_SHARING;
+    c->parts = (int)(!few ? parts : x->rows == 1 ? units * SHARING : units);
     /* Several clusters that wait for each other are none: how many a GPU holds at once is not known here, and 25 of
      * them were too many for an H200. */
     c->cluster = nest->clusters && c->parts <= MOST_CLUSTER ? c->parts : 1;
-    c->each = fb_ceil_div(c->groups, c->parts);
-    held = held && c->each * group <= nest->shared_bytes - DECLARED;
-    c->shared_bytes = held ? c->each * group : 0;
-    c->sharing = (int)(unit / (c->shared_bytes + RESERVE + DECLARED));
-    c->sharing = c->sharing > MOST_SHARING ? MOST_SHARING : c->sharing < 1 ? 1 : c->sharing;
-    return c->parts <= nest->units * c->sharing; /* they wait for each other */
+    c->together = few && x->rows > 1 ? SHARING : 0;
+    hold(nest, group, few ? room_of(nest, SHARING) : nest->shared_bytes - DECLARED, c);
+    if (!c->held && !asked) {
+        c->parts = (int)units * SHARING;
+        c->cluster = 1;
+        c->together = 0;
+        hold(nest, group, 0, c);
+    }
+    return c->parts <= units * c->sharing; /* they wait for each other */
+}
+
+static bool keeps_any(const fb_section *s)
+{
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kept) return true;
+    return false;
 }
 
 bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
@@ -241,11 +270,14 @@ bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule
     if (!choose_groups(nest, s, of, c)) return false;
     int64_t element = choose_held(nest, s, of, c);
     if (!element || !choose_parts(nest, knobs, x, element, c)) return false;
+    if (c->held < c->each && keeps_any(s)) { /* only what is loaded can be had again */
+        element = keep_none(nest, s, of, c);
+        if (!element || !choose_parts(nest, knobs, x, element, c)) return false;
+    }
     for (int i = 0; i < s->n_values; i++) {
-        if (c->slot[i] != FB_NONE) c->slot[i] *= c->each * c->vector;
+        if (c->slot[i] != FB_NONE) c->slot[i] *= c->held * c->vector;
         if (c->shared_bytes) continue;
         c->slot[i] = FB_NONE;
-        s->values[i].kept = false;
     }
     int64_t asked = fb_knob_of(knobs, FB_KNOB_THREADS);
     x->deal = FB_DEAL_LONG;

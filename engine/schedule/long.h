@@ -5,8 +5,10 @@
  *     groups    a row's elements as vectors of 16 bytes of what is held, from the last multiple of 16 bytes at or
  *               before its first element; so the first and the last group may reach beyond the row (`ragged`)
  *     parts     blocks a row, side by side in the grid: each has `each` of the groups
- *     slots     bytes of a block's shared memory for its part of one value; a slot whose value is not needed any more
- *               is taken by one that is computed from then on
+ *     held      so many of a part's groups stay in shared memory; the rest, if there is any, is read again in each
+ *               pass, which the cache answers
+ *     slots     bytes of a block's shared memory for what is held of one value; a slot whose value is not needed any
+ *               more is taken by one that is computed from then on
  */
 #ifndef FB_SCHEDULE_LONG_H
 #define FB_SCHEDULE_LONG_H
@@ -19,13 +21,16 @@ typedef struct fb_cut {
         start; /* of a row's first element within its first group; for other rows another one where it is no constant */
     bool ragged;    /* the first or last group of a row may reach beyond it */
     int64_t groups; /* of a row … */
-    int64_t each;   /* … and of a part */
+    int64_t each;   /* … of a part … */
+    int64_t held;   /* … and those of a part that stay on chip: the first of it */
     int parts;
     int cluster; /* so many of them are one, and need no memory to add up what they have; 1: there are none */
     int n_slots;
-    int64_t shared_bytes; /* of a block; 0: rows are longer than all shared memory, and are read again in each pass */
-    int64_t *slot;        /* a value: the byte its slot begins at; FB_NONE: it has none */
-    int sharing;          /* blocks that a multiprocessor has room for */
+    int64_t
+        shared_bytes; /* of a block; 0: rows are much longer than all shared memory, and are read again in each pass */
+    int64_t *slot;    /* a value: the byte its slot begins at; FB_NONE: it has none */
+    int sharing;      /* blocks that a multiprocessor has room for */
+    int together; /* rows that are on chip at a time, where they are so few that each waits for the others; else 0 */
 } fb_cut;
 
 /* Cuts the rows of a section into parts, if that is worth it: sets deal, cut, team and blocks. */

@@ -53,10 +53,13 @@ static void add_cut(const fb_nest *nest, const fb_section_schedule *x, fb_str *o
                     c->cluster == c->parts ? "each other's shared memory (a cluster)" : "memory");
     fb_str_add(out, "\n");
     if (!c->shared_bytes) {
-        fb_str_add(out, "    read again in each pass: longer than all shared memory\n");
+        fb_str_add(out, "    read again in each pass: much longer than all shared memory\n");
         return;
     }
-    fb_str_addf(out, "    held in shared memory, %" PRId64 " bytes a block:", c->shared_bytes);
+    fb_str_addf(out, "    held in shared memory, %" PRId64 " bytes a block", c->shared_bytes);
+    if (c->held < c->each)
+        fb_str_addf(out, " (%" PRId64 " groups; the rest of a part is read again in each pass)", c->held);
+    fb_str_add(out, ":");
     for (int i = 0, n = 0; i < x->section->n_values; i++)
         if (c->slot[i] != FB_NONE)
             fb_str_addf(out, "%s %s", n++ ? "," : "", nest->graph->nodes[x->section->values[i].node].name);

@@ -149,14 +149,17 @@ static void check(const unit *u, const subject *x, int number)
     fb_interp_free(reference);
 }
 
-static void run_cases(const fb_machine *m)
+/* Returns how many of the kernels hold a part to some place in it. */
+static int run_cases(const fb_machine *m)
 {
     subject all[CASES];
     unit u = {0};
     fb_script *s = start();
+    int in_part = 0;
     for (int i = 0; i < CASES; i++) {
         all[i] = subject_of(s, i, m);
         all[i].number = unit_add_cuda(&u, all[i].p);
+        in_part += strstr(all[i].p->kernels[all[i].p->n_kernels - 1].source, "fb_long_ahead(&") != NULL;
     }
     unit_emulate(&u);
     for (int i = 0; i < CASES; i++) {
@@ -165,6 +168,7 @@ static void run_cases(const fb_machine *m)
     }
     unit_free(&u);
     fb_script_free(s);
+    return in_part;
 }
 
 /* Blocks of a row as a cluster, which is what the machine has … */
@@ -175,7 +179,7 @@ static void rows_in_parts_are_right(void **state)
     if (!emulation_exists() || !races_wanted()) skip();
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.compute_major = 9;
-    run_cases(&m);
+    assert_int_equal(run_cases(&m), 0);
 }
 
 /* … adding up through memory, where it has none; */
@@ -189,7 +193,18 @@ static void blocks_add_up_through_memory(void **state)
     run_cases(&m);
 }
 
-/* … and with no room for what several passes read. */
+/* … with room for the greater part of what several passes read; */
+static void a_part_may_be_held_in_part(void **state)
+{
+    (void)state;
+    fb_machine m;
+    if (!emulation_exists() || !races_wanted()) skip();
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.shared_bytes = 990;
+    assert_true(run_cases(&m) >= 5);
+}
+
+/* … and with no room for it. */
 static void rows_that_are_not_held_are_read_again(void **state)
 {
     (void)state;
@@ -242,7 +257,16 @@ static void rows_are_cut_by_what_they_hold(void **state)
     } sizes[] = {
         {2048, 50257, FB_F32, false, {"2048 rows, 2 blocks each", "(a cluster)", "100528 bytes a block: x, exp"}},
         {2048, 50257, FB_BF16, false, {"2048 rows, 1 block each", "may reach beyond it", "100528 bytes a block: x\n"}},
-        {16, 64 * 256 * 256, FB_F32, true, {"16 rows, 221 blocks each", "through memory", "bytes a block: x\n"}},
+        /* more than two of them have no room: two, a block of each on every multiprocessor */
+        {16,
+         64 * 256 * 256,
+         FB_F32,
+         true,
+         {"16 rows, 132 blocks each", "(7192 groups; the rest", "again in each pass): x\n"}},
+        {16, 40 * 256 * 256, FB_F32, true, {"16 rows, 132 blocks each", "through memory", "79440 bytes a block: x\n"}},
+        {16, 16 * 256 * 256, FB_F32, true, {"16 rows, 56 blocks each", "through memory", "bytes a block: x\n"}},
+        {1, 80 * 256 * 256, FB_F32, true, {"1 rows, 276 blocks each", "through memory", "bytes a block: x\n"}},
+        {16, 128 * 256 * 256, FB_F32, true, {"16 rows, 264 blocks each", "through memory", "much longer"}},
         {2, 1 << 28, FB_F32, true, {"2 rows, 264 blocks each", "through memory", "read again in each pass"}},
         {4096, 1024, FB_F32, false, {"rows: 512 blocks", "held in registers", ""}},
         {2, 131072, FB_F32, false, {"rows: 2 blocks", "", ""}}, /* too few to be worth waiting for */
@@ -298,6 +322,7 @@ int main(void)
     fb_json_init();
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_parts_are_right),
                                        cmocka_unit_test(blocks_add_up_through_memory),
+                                       cmocka_unit_test(a_part_may_be_held_in_part),
                                        cmocka_unit_test(rows_that_are_not_held_are_read_again),
                                        cmocka_unit_test(a_meeting_that_is_missing_is_found),
                                        cmocka_unit_test(rows_are_cut_by_what_they_hold),
