@@ -2,6 +2,10 @@
 // sm_90a), 16-bit operands: what kernels/chain.cuh does with ONLINE, as fast as the tensor cores allow (after Shah et al.,
 // "FlashAttention-3", 2024). Stands on kernels/chain.cuh and kernels/wgmma.cuh.
 //
+// A block of threads that has COPIERS stays, and takes one block of rows after the other: the copiers draw its number (fb_draw)
+// and send for its tiles while the others still store what they have of the one before. So the rows that take longest go first
+// and whoever is free takes the next, as if each were a block of its own, and nobody waits for one to begin.
+//
 // Warpgroups have 64 rows each, and STAGES tiles of K and V are on chip at once. At each tile a warpgroup will
 //
 //     send for      tiles to come, if not threads of their own do (COPIERS)
@@ -91,6 +95,11 @@ FB_DEVICE unsigned fb_both_wide(float low, float high, fb_bf16)
 
 // ---- end of PTX ----------------------------------------------------------------------------------------------------
 
+// Blocks of rows that nobody has taken yet, and blocks of threads that have left: both 0 again when the last one leaves.
+struct fb_draw {
+    unsigned next, left;
+};
+
 template <class T> struct fb_is_inside {
     static constexpr bool value = false;
 };
@@ -144,15 +153,23 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
     };
 
     // Counts in shared memory: tiles have come (each copying thread arrives once for what it wrote and once for its copies),
-    // all warps are done with them; a warpgroup may send off its multiplications. And who has rows with nothing visible.
+    // all warps are done with them; a warpgroup may send off its multiplications. Who has rows with nothing visible, and which
+    // rows come next: by turns in two places, for some may be there already while others still look.
     struct counts {
-        unsigned long long q, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES], turn[GROUPS];
-        unsigned unseen[THREADS / 32];
+        unsigned long long q, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES], turn[GROUPS];
+        unsigned unseen[2][THREADS / 32];
+        int block[2];
+    };
+
+    // How far a thread is, over all blocks of rows: which one it is at, tiles of K and V, and times that it was its turn.
+    struct place {
+        int round, s, turns;
     };
 
     FB_DEVICE void start(counts *c)
     {
         fb_count_start(&c->q, 2 * COPYING);
+        fb_count_start(&c->q_empty, 4 * GROUPS);
         for (int i = 0; i < STAGES; i++) {
             fb_count_start(&c->k_full[i], 2 * COPYING);
             fb_count_start(&c->v_full[i], 2 * COPYING);
@@ -190,12 +207,13 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
     }
 
     // Has one of the block's rows nothing visible? All threads ask.
-    FB_DEVICE bool any(counts *c, bool mine)
+    FB_DEVICE bool any(counts *c, int round, bool mine)
     {
-        fb_vote<1, THREADS>(c->unseen, &mine);
+        unsigned *const unseen = c->unseen[round % 2];
+        fb_vote<1, THREADS>(unseen, &mine);
         __syncthreads();
         unsigned all = 0;
-        for (int i = 0; i < THREADS / 32; i++) all |= c->unseen[i];
+        for (int i = 0; i < THREADS / 32; i++) all |= unseen[i];
         return all != 0;
     }
 
@@ -238,16 +256,6 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
             if (next < TILES) next = following(next + 1, unseen, seen);
         }
     };
-
-    template <class COURIER> FB_DEVICE void copy(COURIER &to, counts *c)
-    {
-        for (int unseen = 0; unseen <= (HIDES ? 1 : 0); unseen++) {
-            if (unseen && !any(c, false)) break;
-            to.begin(unseen);
-#pragma unroll 1
-            while (!to.is_over()) to.send();
-        }
-    }
 
     template <class A, class B0> FB_DEVICE void send_scores(float (&x)[TILE / 2], ELEM *q, ELEM *k, int row)
     {
@@ -353,7 +361,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
     // f_all: of an element where all of its tile are visible. What f gives is multiplied by `scale` (> 0) to be scores; `hidden`
     // is what f gives for hidden ones. g: what becomes of the result, as in kernels/wgmma.cuh.
     template <int VECTOR, bool RAGGED, class A, class B0, class B1, class COURIER, class SEEN, class FALL, class F, class G>
-    FB_DEVICE void multiply(COURIER &to, ELEM *q, ELEM *k, ELEM *v, counts *c, int group, int rows, float scale, float hidden, SEEN seen, FALL f_all, F f, G g)
+    FB_DEVICE void multiply(COURIER &to, ELEM *q, ELEM *k, ELEM *v, counts *c, place &at, int group, int rows, float scale, float hidden, SEEN seen, FALL f_all, F f, G g)
     {
         const int row = threadIdx.x / 32 * 16, m = row + (threadIdx.x % 32 >> 2);
         float o[COLUMNS / 2];
@@ -362,7 +370,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         for (int h = 0; h < 2; h++) r.largest[h] = -INFINITY, r.by[h] = 1, r.shift[h] = r.total[h] = 0;
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) o[i] = 0;
-        int s = 0, turns = 0;
+        int s = at.s, turns = at.turns;
         auto make = [&](float (&x)[TILE / 2], int t) {
             const int n = t * TILE;
             if ((WIDTH % TILE == 0 || n + TILE <= WIDTH) && (!HIDES || seen(64 * group, 64, n, TILE) == 2))
@@ -371,13 +379,12 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
                 score<false>(x, m, n + threadIdx.x % 4 * 2, f);
             soften(x, r, scale);
         };
-        if (COPIERS) fb_count_wait(&c->q, 0);
         for (int unseen = 0; unseen <= (HIDES ? 1 : 0); unseen++) {
             if (unseen) {
                 bool mine = false;
 #pragma unroll
                 for (int h = 0; h < 2; h++) mine |= m + 8 * h < rows && !(r.largest[h] > hidden + 110 / scale); // e^-110 is 0
-                if (!any(c, mine)) break;
+                if (!any(c, at.round, mine)) break;
             }
             int t = following(0, unseen, seen);
             if (t >= TILES) continue;
@@ -425,6 +432,11 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
             done(&c->v_empty[s % STAGES]);
             s++;
         }
+        if (COPIERS) {
+            __syncwarp(); // all lanes have looked which rows these are
+            done(&c->q_empty);
+        }
+        at = {at.round + 1, s, turns};
         float part[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -445,8 +457,41 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         }
     }
 
-    template <int VECTOR, bool RAGGED, bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class FA, class F0, class F1, class SEEN, class FALL, class F, class G>
-    FB_DEVICE void run(unsigned char *shared, int rows, float scale, float hidden, FA a_of, F0 b0_of, F1 b1_of, SEEN seen, FALL f_all, F f, G g)
+    // What copiers do: all tiles of this block of rows, then those of the next one, and so on until there is none. Its number is
+    // drawn as late as can be: what is drawn early is work that nobody else can take.
+    template <class A, class COURIER, class AT, class FA>
+    FB_DEVICE void bring(COURIER &to, ELEM *q, counts *c, fb_draw *draw, int block, int here, int blocks, AT at, FA a_of)
+    {
+        const bool first = threadIdx.x % WIDE == 0;
+        if (first) c->block[0] = block;
+        for (int round = 0;; round++) {
+            int next = 0;
+            if (round) fb_count_wait(&c->q_empty, (round - 1) & 1);
+            if (block >= blocks) break;
+            at(block);
+            A::load(q, a_of);
+            brought<decltype(a_of(0, 0))>(&c->q);
+            for (int unseen = 0; unseen <= (HIDES ? 1 : 0); unseen++) {
+                if (unseen && !any(c, round, false)) break;
+                to.begin(unseen);
+#pragma unroll 1
+                while (!to.is_over()) to.send();
+                if (first && !unseen) next = here + (int)atomicAdd(&draw->next, 1u);
+            }
+            if (first) c->block[(round + 1) % 2] = next;
+            FB_MEET_SOME(2, COPYING); // 1 is that of a kernel of several stages
+            block = c->block[(round + 1) % 2];
+        }
+        fb_count_arrive(&c->q);
+        fb_count_copies(&c->q);
+        fb_copies_wait<0>();
+        if (first && atomicAdd(&draw->left, 1u) == here - 1u) draw->next = draw->left = 0;
+    }
+
+    // Blocks of rows from `block` on, of `blocks`; `here` blocks of threads share them. at(block): a_of and all others are of
+    // these rows from now on; gives how many there are from the first of them on.
+    template <int VECTOR, bool RAGGED, bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class AT, class FA, class F0, class F1, class SEEN, class FALL, class F, class G>
+    FB_DEVICE void run(unsigned char *shared, fb_draw *draw, int block, int here, int blocks, float scale, float hidden, AT at, FA a_of, F0 b0_of, F1 b1_of, SEEN seen, FALL f_all, F f, G g)
     {
         using A = operand<A_ALONG_K, ROWS, DEPTH>;
         using B0 = operand<B0_ALONG_K, TILE, DEPTH>;
@@ -457,20 +502,25 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         __syncthreads();
         const int group = fb_warpgroup();
         courier<B0, B1, F0, F1, SEEN> to = {k, v, c, b0_of, b1_of, seen};
-        if (COPIERS && group == GROUPS) {
-            if constexpr (GROUPS > 1) fb_registers_fewer<GROUPS == 2 ? 40 : 32>();
+        place is = {};
+        if constexpr (COPIERS == 0) {
+            const int rows = at(block);
             A::load(q, a_of);
             brought<decltype(a_of(0, 0))>(&c->q);
-            copy(to, c);
+            multiply<VECTOR, RAGGED, A, B0, B1>(to, q, k, v, c, is, group, rows, scale, hidden, seen, f_all, f, g);
             fb_copies_wait<0>();
+        } else if (group == GROUPS) {
+            if constexpr (GROUPS > 1) fb_registers_fewer<GROUPS == 2 ? 40 : 32>();
+            bring<A>(to, q, c, draw, block, here, blocks, at, a_of);
         } else {
-            if constexpr (COPIERS != 0 && GROUPS > 1) fb_registers_more<GROUPS == 2 ? 232 : 160>();
-            if (!COPIERS) {
-                A::load(q, a_of);
-                brought<decltype(a_of(0, 0))>(&c->q);
+            if constexpr (GROUPS > 1) fb_registers_more<GROUPS == 2 ? 232 : 160>();
+            for (;;) {
+                fb_count_wait(&c->q, is.round & 1);
+                block = c->block[is.round % 2];
+                if (block >= blocks) break;
+                const int rows = at(block);
+                multiply<VECTOR, RAGGED, A, B0, B1>(to, q, k, v, c, is, group, rows, scale, hidden, seen, f_all, f, g);
             }
-            multiply<VECTOR, RAGGED, A, B0, B1>(to, q, k, v, c, group, rows, scale, hidden, seen, f_all, f, g);
-            if (!COPIERS) fb_copies_wait<0>();
         }
     }
 };

@@ -312,6 +312,45 @@ static void write_seen(const writer *w)
     fb_emit_close_by(e, "},");
 }
 
+/* ---- which rows ---- */
+
+/* Which member, and which of its rows from m0 on, the block of rows with this number is. Where rows see but some of the
+ * columns, what takes longest goes first: the last rows, of as many members as the cache has right operands of. */
+static void place_of(const writer *w, const char *block, const char **member, const char **m0)
+{
+    fb_emitter *e = w->e;
+    const fb_chain *c = w->c;
+    int64_t each = fb_ceil_div(c->rows, w->tile.rows);
+    if (w->tile.attends && c->n_seen && each > 1) {
+        int64_t some = fb_schedule_chain_together(e->nest);
+        const char *first = "";
+        if (some < c->batch) {
+            first = fb_arena_printf(e->arena, "%s / %" PRId64 " * %" PRId64 " + ", block, some * each, some);
+            block = fb_arena_printf(e->arena, "%s %% %" PRId64, block, some * each);
+        }
+        *member = fb_arena_printf(e->arena, "%s%s %% %" PRId64, first, block, some);
+        *m0 = fb_arena_printf(e->arena, "(%" PRId64 " - (int)(%s) / %" PRId64 ") * %d", each - 1, block, some,
+                              w->tile.rows);
+        return;
+    }
+    *member = each > 1 ? fb_arena_printf(e->arena, "%s / %" PRId64, block, each) : block;
+    if (c->batch > 1) block = fb_arena_printf(e->arena, "%s %% %" PRId64, block, each);
+    *m0 = each == 1 ? "0" : fb_arena_printf(e->arena, "%s * %d", block, w->tile.rows);
+}
+
+/* The rows that all functions speak of, by the number that was drawn. */
+static void write_turn(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const char *member, *m0;
+    place_of(w, "fb_block", &member, &m0);
+    fb_emit_open(e, "[&](int fb_block) -> int");
+    if (is_variable(w, w->c->member)) fb_emit(e, "%s = %s;", fb_ix_var_name(e->nest->pool, w->c->member), member);
+    fb_emit(e, "m0 = %s;", m0);
+    fb_emit(e, "return (int)(%" PRId64 " - m0);", w->c->rows);
+    fb_emit_close_by(e, "},");
+}
+
 /* ---- the kernel ---- */
 
 static void write_results(const writer *w);
@@ -339,10 +378,11 @@ static void write_run(const writer *w)
     if (w->tile.wide)
         fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0),", w->c->rows);
     else if (w->tile.attends)
-        fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0), %s, %s,", w->c->rows, fb_emit_literal(e, FB_F32, w->scale),
-                hidden_of(w));
+        fb_emit(e, "fb_shared, &fb_drawn, " FB_BLOCK ".x, %" PRId64 ", %" PRId64 ", %s, %s,", w->tile.launched,
+                w->tile.blocks, fb_emit_literal(e, FB_F32, w->scale), hidden_of(w));
     else
         fb_emit(e, "fb_sums, fb_shared,");
+    if (w->tile.attends) write_turn(w);
     if (two) {
         write_left(w, first);
         write_right(w, first, w->tile.depth, w->tile.tile);
@@ -412,28 +452,20 @@ static void write_results(const writer *w)
     }
 }
 
-/* Which member, and which of its rows from m0 on, a block has. Where rows see but some of the columns, what takes
- * longest goes first: the last rows, of as many members as the cache has right operands of. */
 static void write_place(const writer *w)
 {
     fb_emitter *e = w->e;
-    const fb_chain *c = w->c;
-    int64_t each = fb_ceil_div(c->rows, w->tile.rows);
-    if (w->tile.attends && c->n_seen && each > 1) {
-        int64_t some = fb_schedule_chain_together(e->nest);
-        const char *block = FB_BLOCK ".x", *first = "";
-        if (some < c->batch) {
-            block = fb_arena_printf(e->arena, FB_BLOCK ".x %% %" PRId64, some * each);
-            first = fb_arena_printf(e->arena, FB_BLOCK ".x / %" PRId64 " * %" PRId64 " + ", some * each, some);
-        }
-        declare(w, c->member, fb_arena_printf(e->arena, "%s%s %% %" PRId64, first, block, some));
-        fb_emit(e, "const fb_at m0 = (%" PRId64 " - (int)(%s) / %" PRId64 ") * %d;", each - 1, block, some,
-                w->tile.rows);
+    const char *member, *m0;
+    place_of(w, FB_BLOCK ".x", &member, &m0);
+    if (!w->tile.attends) {
+        declare(w, w->c->member, member);
+        fb_emit(e, "const fb_at m0 = %s;", m0);
         return;
     }
-    declare(w, c->member, each > 1 ? fb_arena_printf(e->arena, FB_BLOCK ".x / %" PRId64, each) : FB_BLOCK ".x");
-    const char *block = c->batch > 1 ? fb_arena_printf(e->arena, FB_BLOCK ".x %% %" PRId64, each) : FB_BLOCK ".x";
-    fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : fb_arena_printf(e->arena, "%s * %d", block, w->tile.rows));
+    bool named = is_variable(w, w->c->member);
+    fb_emit(e, "fb_at %sm0;",
+            named ? fb_arena_printf(e->arena, "%s, ", fb_ix_var_name(e->nest->pool, w->c->member)) : "");
+    fb_emit(e, "static __device__ fb_draw fb_drawn;");
 }
 
 static void declare_tile(const writer *w)
@@ -483,5 +515,5 @@ void fb_emit_chain_cuda(fb_emitter *e)
     if (!groups) fb_emit(e, "fb_tile::registers fb_sums = {};");
     write_run(&w);
     if (!groups) write_results(&w);
-    e->grid[0] = (int)w.tile.blocks;
+    e->grid[0] = (int)(w.tile.attends ? w.tile.launched : w.tile.blocks);
 }

@@ -195,7 +195,7 @@ static bool attention_fits(const fb_chain *c, fb_chain_tile *t, int stages)
     t->copiers = groups == 2 ? 128 : 0; /* and with them registers move to those that multiply */
     t->threads = groups * 128 + t->copiers;
     t->shared_bytes = (t->rows * across + stages * t->tile * (across + t->columns)) * SIZE +
-                      (1 + 4 * stages + groups) * COUNT + round_up(t->threads / WARP, 2) * WORD;
+                      (2 + 4 * stages + groups) * COUNT + 2 * (t->threads / WARP + 1) * WORD;
     /* scores, P and sums: of 168 registers a thread where there are three warpgroups, else of 255 */
     int registers = t->tile / 2 + t->tile / 4 + t->columns / 2;
     return t->shared_bytes <= c->shared_bytes && registers <= (groups == 3 ? 128 : 176);
@@ -222,6 +222,8 @@ static bool choose_attention(const fb_nest *nest, fb_chain_tile *out, int size, 
             int64_t stages = knob[FB_KNOB_STAGES] ? knob[FB_KNOB_STAGES] : ATTEND_STAGES;
             if (stages < 2 || stages > ATTEND_MOST_STAGES) continue;
             if (!attention_fits(c, &t, (int)stages) && (knob[FB_KNOB_STAGES] || !attention_fits(c, &t, 2))) continue;
+            /* a multiprocessor has room for one block whose threads give registers to each other */
+            t.launched = t.copiers && t.blocks > c->units ? c->units : t.blocks;
             *out = t;
             return true;
         }

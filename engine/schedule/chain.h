@@ -23,6 +23,7 @@ typedef struct {
     int stages, usual;   /* of the pipeline: so many, and as many as there would be if nobody asked */
     int threads;
     int64_t shared_bytes, blocks;
+    int64_t launched; /* if attends: so many blocks of threads share the blocks, one after the other */
 } fb_chain_tile;
 
 /* Is it a chain for a GPU? */

@@ -151,6 +151,8 @@ static void test_attention(void **state)
         {attention(1, 70, 200, 200, CAUSAL, FB_BF16), 1}, /* narrow tiles */
         {attention(2, 100, 190, 32, WINDOW, FB_F16), 1},  /* a window */
         {attention(1, 140, 600, 64, LATE, FB_BF16), 1},   /* rows that see nothing */
+        {attention(5, 136, 140, 32, CAUSAL, FB_BF16), 2}, /* ten blocks of rows for two that stay */
+        {attention(1, 390, 70, 16, NO_MASK, FB_F16), 1},  /* four for one, of one tile each */
     };
     enum { CASES = sizeof cases / sizeof *cases };
     unit u = {0};
