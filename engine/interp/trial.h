@@ -28,8 +28,9 @@
  *   - decisions (comparisons, floor, sign, casts to integers, argmax, remainder) whose margin is within FB_TRIAL_MARGIN
  *     times what the lanes spread it are taken both ways: by half of the lanes so, by half otherwise. What compares
  *     values in which all lanes agree is certain. Divisors, and what a logarithm is taken of, are 0 in half of the
- * lanes where that lies as near; what relu, clamp and their like leave out lies beyond their bound in half of the
- * lanes, where it is as near; casts to integers that do not hold the value go two ways. All is a function of lane,
+ * lanes where that lies as near. What relu, clamp and their like cut off may lie beyond their bound in a kernel though
+ * it does so in no lane: where FB_TRIAL_CHANCE spreads of the operand lead there, one lane goes that share of the way.
+ * Casts to integers that do not hold the value go two ways. All is a function of lane,
  * node, value and place in the tensor alone: the same whatever the number of threads or the way of cutting into blocks,
  * but for the order in which BLAS adds, which may turn the last bit of the exact lane and a draw with it.
  *
@@ -48,7 +49,9 @@
 
 #include "interp/interp.h"
 
-enum { FB_TRIALS = 8, FB_TRIAL_MARGIN = 4 };
+/* FB_TRIAL_CHANCE: lanes are few, so that all of an element's may lie near it by chance, while an honest value lies so
+ * many of their spreads off. Hardly any lies further. */
+enum { FB_TRIALS = 8, FB_TRIAL_MARGIN = 4, FB_TRIAL_CHANCE = 24 };
 
 /* The value of a node as it is: all elements in the node's dtype, row-major; borrowed. Any node may be given, also one
  * that is computed: then it is a leaf. CARRIED, ITEM and STEP nodes of a loop whose body is looked at must be. */

@@ -304,22 +304,40 @@ static void decide_poles(const job *j, chunk *c, int n)
     }
 }
 
-/* Where max(0, x) and its like give a bound in all lanes, an operand next to it may lead beyond in a kernel. */
+/* How far a kinked result leads when operand `a` of all elements goes FB_TRIAL_CHANCE spreads up (way 1) or down (-1),
+ * over that many: what an operand without a kink would spread. */
+static void lead_beyond(const job *j, const chunk *c, int a, int way, int n, double *off)
+{
+    double moved[FB_TRIAL_CHUNK];
+    const double *x[3] = {c->x[0][0], c->x[1][0], c->x[2][0]};
+    for (int k = 0; k < n; k++) moved[k] = x[a][k] + way * FB_TRIAL_CHANCE * c->spread[k];
+    x[a] = moved;
+    fb_pointwise_f64(j->node->op, j->node->attrs, n, x[0], x[1], x[2], off);
+    for (int k = 0; k < n; k++) off[k] = (off[k] - c->y[0][k]) / FB_TRIAL_CHANCE;
+}
+
+/* Next to the kink of max(0, x) and its like all lanes may lie on the flat side by chance, and a kernel on the other.
+ * An operand may lie FB_TRIAL_CHANCE of its spreads off; where that leads further than the lanes of the result went,
+ * one of them goes there. The rest stays as it was drawn, for a relu leads to one side only: its mean would move. */
 static void decide_kinks(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes;
     const double *results[FB_LANES];
-    double moved[FB_TRIAL_CHUNK];
+    double moved[FB_TRIAL_CHUNK], off[FB_TRIAL_CHUNK];
     for (int l = 0; l < lanes; l++) results[l] = c->y[l];
     spread_of(lanes, n, results, moved);
     for (int a = 0; a < j->node->n_args; a++) {
         spread_of(lanes, n, c->x[a], c->spread);
-        for (int k = 0; k < n; k++) {
-            double y = c->y[0][k], beyond = y - c->x[a][0][k];
-            if (moved[k] != 0 || beyond == 0 || !is_open(fabs(beyond), c->spread[k])) continue;
-            uint32_t draw = decision_draw(j, c->x[a][0][k]);
-            for (int l = 1; l < lanes; l++)
-                if (fb_trial_takes(l, draw) && !isnan(c->y[l][k])) c->y[l][k] = y + copysign(c->spread[k], beyond);
+        for (int way = -1; way <= 1; way += 2) {
+            lead_beyond(j, c, a, way, n, off);
+            for (int k = 0; k < n; k++) {
+                /* what is as large as the lanes' own spread, but for this sum's roundings, adds nothing */
+                if (!(fabs(off[k]) > moved[k] * (1 + 0x1p-20)) || !isfinite(off[k])) continue;
+                uint32_t draw = decision_draw(j, c->x[a][0][k]);
+                int one = 1 + (int)(draw % (uint32_t)(lanes - 1));
+                if (!isnan(c->y[one][k])) c->y[one][k] = c->y[0][k] + off[k];
+                moved[k] = fabs(off[k]);
+            }
         }
     }
 }

@@ -44,7 +44,7 @@
 #define FB_JUDGE_TAIL_AT   4.0
 #define FB_JUDGE_REGION    10.0
 #define FB_JUDGE_OWN       2.0
-#define FB_JUDGE_OWN_MOST  24.0
+#define FB_JUDGE_OWN_MOST  ((double)FB_TRIAL_CHANCE)
 #define FB_JUDGE_BEYOND    1e-5
 #define FB_JUDGE_BEYOND_AT 4.0
 #define FB_JUDGE_ONE_AT    2.0

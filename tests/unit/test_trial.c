@@ -1186,6 +1186,135 @@ static void test_equal_sums_may_be_rounded_unlike(void **state)
     }
 }
 
+/* relu(x · (W + A · B) + b) in bf16 as one kernel gives it that rounds W + A · B once, where many sums lie near 0: no
+ * lane is that kernel, and of thousands of sums all lanes of a few are by chance
+ * nearer to the exact one than it is. */
+enum { NEAR_M = 256, NEAR_N = 256, NEAR_K = 64, NEAR_R = 8 };
+
+typedef struct {
+    rig r;
+    double x[NEAR_M * NEAR_K], w[NEAR_K * NEAR_N], a[NEAR_K * NEAR_R], b[NEAR_R * NEAR_N], bias[NEAR_M * NEAR_N];
+    float sums[NEAR_M * NEAR_N]; /* of the kernel, without the bias */
+    trials *t;
+} near_kinks;
+
+static void draw_bf16(int key, int64_t n, double size, double *to)
+{
+    for (int64_t k = 0; k < n; k++) to[k] = size * fb_rng_uniform(fb_rng_bits((uint64_t)key, (uint64_t)k), -1, 1);
+    fb_elements_round(FB_BF16, n, to, to);
+}
+
+/* Biases are what takes the sums to 0, and in every fourth row further. */
+static void near_kinks_open(near_kinks *e, fb_op op, const fb_attrs *at)
+{
+    double w[NEAR_K * NEAR_N];
+    draw_bf16(1, NEAR_M * NEAR_K, 1, e->x);
+    draw_bf16(2, NEAR_K * NEAR_N, 1, e->w);
+    draw_bf16(3, NEAR_K * NEAR_R, 1, e->a);
+    draw_bf16(4, NEAR_R * NEAR_N, 1, e->b);
+    draw_bf16(5, NEAR_M * NEAR_N, 4, e->bias);
+    for (int i = 0; i < NEAR_K * NEAR_N; i++) {
+        float sum = 0;
+        for (int k = 0; k < NEAR_R; k++)
+            sum = fmaf((float)e->a[i / NEAR_N * NEAR_R + k], (float)e->b[k * NEAR_N + i % NEAR_N], sum);
+        w[i] = (double)((float)e->w[i] + sum);
+    }
+    fb_elements_round(FB_BF16, NEAR_K * NEAR_N, w, w);
+    for (int i = 0; i < NEAR_M * NEAR_N; i++) {
+        float sum = 0;
+        for (int k = 0; k < NEAR_K; k++)
+            sum = fmaf((float)e->x[i / NEAR_N * NEAR_K + k], (float)w[k * NEAR_N + i % NEAR_N], sum);
+        e->sums[i] = sum;
+        if (i / NEAR_N % 4) e->bias[i] = 0;
+        e->bias[i] -= (double)sum;
+    }
+    fb_elements_round(FB_BF16, NEAR_M * NEAR_N, e->bias, e->bias);
+    e->r = rig_new();
+    fb_id x = data(&e->r, FB_BF16, SHAPE(NEAR_M, NEAR_K), e->x), w0 = data(&e->r, FB_BF16, SHAPE(NEAR_K, NEAR_N), e->w),
+          a = data(&e->r, FB_BF16, SHAPE(NEAR_K, NEAR_R), e->a), b = data(&e->r, FB_BF16, SHAPE(NEAR_R, NEAR_N), e->b),
+          bias = data(&e->r, FB_BF16, SHAPE(NEAR_M, NEAR_N), e->bias);
+    fb_id sum = add2(&e->r, FB_OP_ADD, w0, add2(&e->r, FB_OP_MATMUL, a, b));
+    fb_id want = add_at(&e->r, op, add2(&e->r, FB_OP_ADD, add2(&e->r, FB_OP_MATMUL, x, sum), bias), *at);
+    e->t = try_all(&e->r, &want, 1);
+}
+
+/* Is it right to store this of each sum? */
+static bool near_kinks_judged(const near_kinks *e, float (*op)(float x), fb_error_report *report)
+{
+    const fb_node *node = &e->r.g->nodes[e->t->at[0].node];
+    fb_judge_shape shape = fb_judgement_shape_of(node);
+    fb_trial_block b = {.node = e->t->at[0].node, .n = e->t->at[0].n, .lanes = 1 + FB_TRIALS};
+    double wide[NEAR_M * NEAR_N];
+    uint16_t got[NEAR_M * NEAR_N];
+    float *spread = fb_alloc(sizeof *spread * NEAR_M * NEAR_N);
+    for (int i = 0; i < NEAR_M * NEAR_N; i++) wide[i] = (double)op(e->sums[i] + (float)e->bias[i]);
+    fb_elements_store(FB_BF16, b.n, wide, got);
+    fb_spread s = {0};
+    fb_judgement j;
+    for (int l = 0; l <= FB_TRIALS; l++) b.v[l] = e->t->at[0].v[l];
+    fb_judgement_clear(&j);
+    fb_spread_add(&s, &shape, &b, spread);
+    fb_judgement_add(&j, &shape, 0, b.n, b.v[0], NULL, spread, got);
+    fb_judgement_end(&j, &s, &shape, node, report);
+    fb_free(spread);
+    assert_true(!fb_report_error_says_nothing(report));
+    return report->ok;
+}
+
+static float relu_of(float x)
+{
+    return x < 0 ? 0 : x;
+}
+static float leaky_relu_of(float x)
+{
+    return x < 0 ? 0.01F * x : x;
+}
+static float shifted_relu_of(float x)
+{
+    return relu_of(x + 0.01F);
+}
+static float scaled_relu_of(float x)
+{
+    return 1.04F * relu_of(x);
+}
+static float clamp_of(float x)
+{
+    return x < 0 ? 0 : x > 2 ? 2 : x;
+}
+static float moved_clamp_of(float x)
+{
+    return x < 0 ? 0 : x > 2.0625F ? 2.0625F : x;
+}
+static float elu_of(float x)
+{
+    return x > 0 ? x : 0.01F * expm1f(x);
+}
+
+static void test_operands_near_a_kink_by_chance(void **state)
+{
+    (void)state;
+    static const struct {
+        fb_op op;
+        fb_attrs at;
+        float (*right)(float), (*wrong[3])(float);
+    } cases[] = {
+        {FB_OP_RELU, {0}, relu_of, {leaky_relu_of, shifted_relu_of, scaled_relu_of}},
+        {FB_OP_CLAMP, {.value = 0, .high = 2}, clamp_of, {relu_of, moved_clamp_of}},
+        {FB_OP_ELU, {.value = 0.01}, elu_of, {relu_of}},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        near_kinks *e = fb_calloc(1, sizeof *e);
+        fb_error_report report;
+        near_kinks_open(e, cases[k].op, &cases[k].at);
+        if (!near_kinks_judged(e, cases[k].right, &report)) fail_msg("%d: %s", (int)k, report.worst);
+        for (int i = 0; i < 3 && cases[k].wrong[i]; i++)
+            if (near_kinks_judged(e, cases[k].wrong[i], &report)) fail_msg("%d: wrong %d", (int)k, i);
+        trials_free(e->t);
+        rig_free(&e->r);
+        fb_free(e);
+    }
+}
+
 /* (h · w + x) + b for (h · w + b) + x, as a library does it: where the product is next to nothing and x is about -b. */
 static void test_what_is_added_to_a_product_in_another_order(void **state)
 {
@@ -1367,6 +1496,7 @@ int main(void)
         cmocka_unit_test(test_products_in_one_accumulator),
         cmocka_unit_test(test_even_terms_on_top_of_others),
         cmocka_unit_test(test_equal_sums_may_be_rounded_unlike),
+        cmocka_unit_test(test_operands_near_a_kink_by_chance),
         cmocka_unit_test(test_what_is_added_to_a_product_in_another_order),
         cmocka_unit_test(test_either_product_is_fused),
         cmocka_unit_test(test_a_factor_is_rounded),
