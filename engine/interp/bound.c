@@ -221,6 +221,12 @@ static inline double softplus_spread(const fb_attrs *at, fb_dtype dtype, double 
     return smooth_spread(e, 1 / (1 + exp(-z)), 1, 0.25 * fabs(beta)) + fb_bound_tiny(dtype) / fabs(beta);
 }
 
+/* Where exp is not normal; a rounding of its operand moves that place. Of half it is computed in f32. */
+static inline double softplus_flushed(const fb_attrs *at, fb_dtype dtype)
+{
+    return (1 + 0x1p-10) * (dtype == FB_F64 ? DBL_MIN : FLT_MIN) / fabs(at->value);
+}
+
 /* elu' is 1 above zero and alpha·e^a below: largest at the interval's upper end. */
 static inline double elu_spread(double alpha, double a, double e)
 {
@@ -318,7 +324,7 @@ enum { EXACT = 0, ROUNDED = 1, DIVISION = 4, FUNCTION = 8, COMPOSED = 16, POWER 
 typedef void bound_rule(const fb_bound_block *in, double u, double *e);
 
 /* One loop an op, with the rule inlined. The computed value, not the exact one, is what gets rounded: |v| + spread. */
-#define RULE(ID, UNITS, BESIDE, SPREAD)                                                                                \
+#define RULE(ID, UNITS, BESIDE, SPREAD, FLUSHED)                                                                       \
     static void rule_##ID(const fb_bound_block *in, double u, double *e)                                               \
     {                                                                                                                  \
         for (int k = 0; k < in->n; k++) {                                                                              \
@@ -335,10 +341,16 @@ typedef void bound_rule(const fb_bound_block *in, double u, double *e);
             NAMES;                                                                                                     \
             to[k] = BESIDE;                                                                                            \
         }                                                                                                              \
+    }                                                                                                                  \
+    static double flushed_##ID(const fb_attrs *at, fb_dtype dtype)                                                     \
+    {                                                                                                                  \
+        (void)at, (void)dtype;                                                                                         \
+        return FLUSHED;                                                                                                \
     }
-#define RULE_OF(...)                          RULE(__VA_ARGS__)
-#define FB_RULE_ROUNDS(UNITS, BESIDE, SPREAD) UNITS, BESIDE, SPREAD
-#define FB_RULE_WHOLE                         EXACT, 0, decided(ea == 0 && eb == 0)
+#define RULE_OF(...)                                    RULE(__VA_ARGS__)
+#define FB_RULE_ROUNDS(UNITS, BESIDE, SPREAD)           UNITS, BESIDE, SPREAD, 0
+#define FB_RULE_FLUSHES(UNITS, BESIDE, SPREAD, FLUSHED) UNITS, BESIDE, SPREAD, FLUSHED
+#define FB_RULE_WHOLE                                   EXACT, 0, decided(ea == 0 && eb == 0), 0
 #define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, ...)                 \
     RULE_OF(ID, FB_RULE_##ROUNDS)
 #include "graph/ops.def"
@@ -347,10 +359,11 @@ typedef void bound_rule(const fb_bound_block *in, double u, double *e);
 static const struct {
     bound_rule *rule;
     void (*beside)(const fb_bound_block *in, double *to); /* NULL: nothing */
+    double (*flushed)(const fb_attrs *at, fb_dtype dtype);
     int units;
 } rules[FB_OPS] = {
-#define ROW(ID, UNITS, BESIDE, SPREAD)                                                                                 \
-    [FB_OP_##ID] = {rule_##ID, sizeof #BESIDE > sizeof "0" ? beside_##ID : NULL, UNITS},
+#define ROW(ID, UNITS, BESIDE, SPREAD, FLUSHED)                                                                        \
+    [FB_OP_##ID] = {rule_##ID, sizeof #BESIDE > sizeof "0" ? beside_##ID : NULL, flushed_##ID, UNITS},
 #define ROW_OF(...) ROW(__VA_ARGS__)
 #define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, ...)                 \
     ROW_OF(ID, FB_RULE_##ROUNDS)
@@ -372,6 +385,11 @@ bool fb_bound_beside(fb_op op, const fb_bound_block *b, double *to)
 int fb_bound_units(fb_op op)
 {
     return rules[op].units;
+}
+
+double fb_bound_flushed(fb_op op, const fb_attrs *at, fb_dtype dtype)
+{
+    return rules[op].flushed(at, dtype);
 }
 
 bool fb_bound_is_exact(fb_op op)

@@ -180,6 +180,8 @@ int fb_bound_units(fb_op op);
  * there is no such thing. The bounds of the block do not matter. */
 bool fb_bound_has_beside(fb_op op);
 bool fb_bound_beside(fb_op op, const fb_bound_block *b, double *to);
+/* Results of this size or less may be 0 though the dtype holds them: what they are made of was flushed. 0: none. */
+double fb_bound_flushed(fb_op op, const fb_attrs *at, fb_dtype dtype);
 /* Does the op give exact results for exact operands? */
 bool fb_bound_is_exact(fb_op op);
 

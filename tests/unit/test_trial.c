@@ -439,6 +439,23 @@ static void test_small_numbers_are_flushed_in_half_of_the_lanes(void **state)
     rig_free(&r);
 }
 
+/* ln(1 + e^-z) / beta: e^-z is no normal number, and the result is one. */
+static void test_what_is_flushed_on_the_way(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double x[] = {174.7, 177, 173.5};
+    fb_attrs at = {.value = -0.5, .high = 1.5};
+    fb_id y = add_at(&r, FB_OP_SOFTPLUS, data(&r, FB_F32, SHAPE(3), x), at);
+    trials *t = try_all(&r, &y, 1);
+    assert_true(fabs(t->at[0].v[0][0]) > FLT_MIN && fabs(t->at[0].v[0][1]) < FLT_MIN);
+    assert_int_equal(lanes_with(t, 0, 0, 0), FB_TRIALS / 2);
+    assert_in_range(lanes_with(t, 0, 1, 0), FB_TRIALS / 2, FB_TRIALS);
+    assert_int_equal(lanes_with(t, 0, 2, 0), 0);
+    trials_free(t);
+    rig_free(&r);
+}
+
 static void test_overflow_is_told(void **state)
 {
     (void)state;
@@ -1473,6 +1490,7 @@ int main(void)
         cmocka_unit_test(test_equal_rests_are_rounded_alike),
         cmocka_unit_test(test_sixteen_bits_may_be_kept_wider),
         cmocka_unit_test(test_small_numbers_are_flushed_in_half_of_the_lanes),
+        cmocka_unit_test(test_what_is_flushed_on_the_way),
         cmocka_unit_test(test_overflow_is_told),
         cmocka_unit_test(test_what_overflowed_is_not_decided),
         cmocka_unit_test(test_what_is_not_finite_stays_so),
