@@ -93,11 +93,13 @@ static bool is_among(const fb_place *places, int n, fb_id node)
 }
 
 /* What a step finds: states, items and counters of its loop, and values from outside. What its body computes, trials
- * compute too. */
-static bool is_given(const fb_graph *g, fb_id node, fb_id region)
+ * compute too; and so what each step computes anew though nothing in it changes (the copy of a constant, that a library
+ * reads): before the first step that is not there. */
+static bool is_given(const fb_graph *g, const fb_inner_loop *l, fb_id node)
 {
     const fb_node *n = &g->nodes[node];
-    if (n->region != region) return !is_inside(g, n->region, region);
+    fb_id region = l->region;
+    if (n->region != region) return !is_inside(g, n->region, region) && !is_among(l->stores, l->n_stores, node);
     return !fb_node_is_computed(g, node) && n->op != FB_OP_RESULT;
 }
 
@@ -112,7 +114,7 @@ fb_launch fb_check_step_launch(const fb_inner_step *s, fb_arena *arena)
     one.stores = stores;
     one.n_reads = one.n_stores = 0;
     for (int i = 0; i < l->n_reads; i++)
-        if (is_given(g, l->reads[i].node, l->region) && !is_among(reads, one.n_reads, l->reads[i].node))
+        if (is_given(g, l, l->reads[i].node) && !is_among(reads, one.n_reads, l->reads[i].node))
             reads[one.n_reads++] = l->reads[i];
     for (int i = 0; i < l->n_stores; i++)
         if (g->nodes[l->stores[i].node].region == l->region) stores[one.n_stores++] = l->stores[i];

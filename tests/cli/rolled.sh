@@ -121,6 +121,22 @@ is "the preset is max where there is no loop" 0
 fb fuzz --seed 38 --count 1 --plan 2 --trials 0 --device host
 is "a loop backwards behind one with an odd number of steps" 0 no '✗'
 
+cat >constant.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  variants = {
+    product = function(g)
+      local w, c = g:param("w", { 8, 8 }), g:full({ 4, 8 }, 0.5)
+      return g:loop(3, { g:input("x", { 4, 8 }) }, function(_, h) return (h + c:matmul(w)):tanh() end)
+    end,
+  },
+  plans = { one_kernel = function(pl) pl:generate("loop") end },
+}
+LUA
+# what a library reads of a constant is copied in each step, and before the first one that copy is not there
+fb check constant.lua product:one_kernel --device host
+is "a loop that is one kernel, with a product of a constant" 0 out '^✓ product:one_kernel'
+
 fb graph steps.lua shared:rolled
 is "the graph that is shown is the loop's" 0 out 'loop' out 'step\.tanh|tanh'
 done_testing
