@@ -392,6 +392,11 @@ double fb_bound_flushed(fb_op op, const fb_attrs *at, fb_dtype dtype)
     return rules[op].flushed(at, dtype);
 }
 
+bool fb_bound_ends_rounded(fb_op op)
+{
+    return op != FB_OP_MUL && rules[op].rule && rules[op].units <= FUNCTION && !rules[op].beside;
+}
+
 bool fb_bound_is_exact(fb_op op)
 {
     return rules[op].units == EXACT && op != FB_OP_CLAMP && op != FB_OP_CAST;

@@ -182,6 +182,9 @@ bool fb_bound_has_beside(fb_op op);
 bool fb_bound_beside(fb_op op, const fb_bound_block *b, double *to);
 /* Results of this size or less may be 0 though the dtype holds them: what they are made of was flushed. 0: none. */
 double fb_bound_flushed(fb_op op, const fb_attrs *at, fb_dtype dtype);
+/* Is a pointwise result rounded where it is computed, whatever becomes of it? A product that goes into a sum is not, in
+ * a fused multiply-add, nor is a function that ends in a product. */
+bool fb_bound_ends_rounded(fb_op op);
 /* Does the op give exact results for exact operands? */
 bool fb_bound_is_exact(fb_op op);
 

@@ -13,6 +13,7 @@
 #include "base/integer.h"
 #include "base/mem.h"
 #include "graph/element.h"
+#include "interp/parts.h"
 #include "interp/trial_parts.h"
 
 #include <stdlib.h>
@@ -192,6 +193,24 @@ static void find_fused(fb_trial_shared *s)
     }
 }
 
+/* Values that have no choice: registers hold an f32, and where no product on the way may be fused into a sum or not,
+ * all kernels round them alike, at each op. Two ways to the same value then end at the same bits. */
+static void find_steady(fb_trial_shared *s)
+{
+    for (int k = 0; k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        fb_op_class cls = fb_op_get(node->op)->cls;
+        s->steady[k] = s->leaf[k];
+        if (s->leaf[k] || (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_VIEW)) continue;
+        if (node->dtype != FB_F32 && node->dtype != FB_BOOL) continue;
+        s->steady[k] = cls == FB_CLASS_VIEW || fb_bound_ends_rounded(node->op);
+        for (int a = 0; a < node->n_args && s->steady[k]; a++) {
+            int from = s->slot[node->args[a]];
+            s->steady[k] = from >= 0 && s->steady[from];
+        }
+    }
+}
+
 static void open_slots(fb_trial_shared *s, marks *m)
 {
     const fb_graph *g = s->g;
@@ -205,6 +224,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     s->in_body = fb_calloc(n, sizeof *s->in_body);
     s->kept = fb_calloc(n, sizeof *s->kept);
     s->fused = fb_calloc(n, sizeof *s->fused);
+    s->steady = fb_calloc(n, sizeof *s->steady);
     s->of_two = fb_calloc(n, sizeof *s->of_two);
     s->last_use = fb_calloc(n, sizeof *s->last_use);
     s->done = fb_calloc(n, sizeof *s->done);
@@ -225,6 +245,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     }
     find_last_uses(s);
     find_fused(s);
+    find_steady(s);
 }
 
 /* A loop whose steps may be run for some rows alone: nothing is assigned in it, no loop lies in it, what it hands on
@@ -343,6 +364,7 @@ static void close_shared(fb_trial_shared *s)
     fb_free(s->fixed);
     fb_free(s->kept);
     fb_free(s->fused);
+    fb_free(s->steady);
     fb_free(s->of_two);
     fb_free(s->last_use);
     fb_free(s->cost);

@@ -11,7 +11,7 @@
  *   - of values that a kernel need not store, casts among them, a lane rounds some to their dtype and keeps the others
  *     wider (16-bit ones in f32; f32 as a fused multiply-add keeps its product; lane 1 rounds all, lane 2 none, lane 3
  *     sums and products of matrices alone). What is wanted is always rounded, and so is f32 that is chosen by
- * comparison.
+ * comparison, or computed from what is given without a product that could go into a sum.
  *   - numbers of f32 and bf16 too small to be normal are 0 in half of the lanes: devices may flush them.
  *   - sums and products are off by what adding their terms in the accumulator (f32 at least) may cost: a random share
  * of u·√n·max(|partial sums|, ‖terms‖₂), of u·n where terms repeat (see interp_parts.h, fb_bound_gamma), and for

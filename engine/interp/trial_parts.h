@@ -99,6 +99,7 @@ typedef struct {
     bool *fixed;          /* a slot each: in a body, and the same in all steps */
     bool *kept;           /* a slot each: not to be dropped: asked for, or assigned in a body */
     bool *fused;          /* a slot each: a product that a sum may take in as it is */
+    bool *steady;         /* a slot each: f32 that all kernels compute alike from what is given */
     char *of_two;         /* a slot each: the first (1), or the second (2), of two products that are added up; 0 */
     fb_id *last_use;      /* a slot each: the last node of its own region that needs it */
     double *cost;         /* a slot each, of one element, about */

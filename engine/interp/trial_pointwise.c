@@ -420,6 +420,13 @@ FB_TRIAL_WIDE static void add_own_shares(int n, double most, uint64_t key, doubl
     }
 }
 
+/* What a choice hands on is an operand as it is: elu above 0. */
+static void keep_chosen(const chunk *c, int lane, int n, const double *before, double *y)
+{
+    for (int k = 0; k < n; k++)
+        if (before[k] == c->x[0][lane][k]) y[k] = before[k];
+}
+
 static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
 {
     int units = fb_bound_units(j->node->op);
@@ -431,9 +438,11 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
     bool alike = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
     double most = units * fb_trial_unit(j->node->dtype);
     uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_FUNCTION);
+    double beside[FB_TRIAL_CHUNK], before[FB_TRIAL_CHUNK];
+    bool chooses = fb_trial_chooses(j->node->op);
+    if (chooses) memcpy(before, y, (size_t)n * sizeof *y);
     if (share != 0 && alike) add_one_share(n, share, y);
     if (share != 0 && !alike) add_own_shares(n, most, key, y);
-    double beside[FB_TRIAL_CHUNK];
     if (fb_bound_beside(j->node->op,
                         &(fb_bound_block){.at = j->node->attrs,
                                           .dtype = j->node->dtype,
@@ -445,6 +454,7 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
         for (int k = 0; k < n; k++) y[k] += isfinite(beside[k]) ? share * beside[k] : 0;
     }
     if (j->node->dtype == FB_F64) put_off_doubles(j, c, lane, n, y);
+    if (chooses) keep_chosen(c, lane, n, before, y);
     /* Flushed on the way, whether the result is or not. */
     double flushed = fb_bound_flushed(j->node->op, j->node->attrs, j->node->dtype);
     if (!(flushed > 0) || !fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_OPERAND))) return;
@@ -598,7 +608,8 @@ static void spread_part(void *ctx, int64_t first, int64_t last)
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     for (int64_t at = first; at < last; at += FB_TRIAL_CHUNK) {
         int n = last - at < FB_TRIAL_CHUNK ? (int)(last - at) : FB_TRIAL_CHUNK;
-        if (fb_bound_has_beside(j->node->op) || j->node->dtype == FB_F64) take_chunk(j, c, 1, at, n);
+        if (fb_bound_has_beside(j->node->op) || fb_trial_chooses(j->node->op) || j->node->dtype == FB_F64)
+            take_chunk(j, c, 1, at, n);
         for (int a = 0; a < 3; a++) {
             for (int l = 0; l < lanes; l++) c->x[a][l] = c->x[a][0] ? c->x[a][0] : c->y[0];
         }

@@ -235,6 +235,7 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
     bool pointwise = fb_op_get(node->op)->cls == FB_CLASS_POINTWISE;
     bool held = node->dtype == FB_F32 && (node->op != FB_OP_MUL || !e->s->fused[e->s->slot[id]]);
     bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) || (lane == 3 && (!pointwise || held));
+    stored |= e->s->steady[e->s->slot[id]];
     fb_rounding r = fb_rounding_of(lane, id, node->dtype, stored);
     take_side(&r, lane, e->s->of_two[e->s->slot[id]]);
     int first = fb_round_lane(&r, n, from, to);
