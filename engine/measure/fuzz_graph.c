@@ -148,22 +148,26 @@ static fb_id reduce(maker *m, fb_op op, fb_id x, int axis, bool keepdim)
     return add(m, op, &(fb_attrs){.n_axes = 1, .axes = {axis}, .keepdim = keepdim}, 1, &x);
 }
 
-/* A float whose magnitude is not out of hand. */
+static double ceiling(const maker *m, fb_id x)
+{
+    fb_dtype d = at(m, x)->dtype;
+    return d == FB_F16 || d == FB_BF16 ? 60 : 3000;
+}
+
+/* A float whose magnitude is not out of hand. Of a sine of what is beyond all measure roundings decide, and it tells
+ * nothing. */
 static fb_id tamed(maker *m, fb_id x, double most)
 {
     if (x == FB_NONE || !fb_dtype_is_float(at(m, x)->dtype) || m->size.at[x] <= most) return x;
     switch (below(m, 4)) {
     case 0: return add1(m, FB_OP_TANH, x);
     case 1: return add(m, FB_OP_CLAMP, &(fb_attrs){.value = -1.5, .high = 2}, 1, &x);
-    case 2: return add1(m, FB_OP_SIN, x);
-    default: return scaled(m, x, 1 / m->size.at[x]);
+    case 2:
+        if (m->size.at[x] <= ceiling(m, x)) return add1(m, FB_OP_SIN, x);
+        break;
+    default: break;
     }
-}
-
-static double ceiling(const maker *m, fb_id x)
-{
-    fb_dtype d = at(m, x)->dtype;
-    return d == FB_F16 || d == FB_BF16 ? 60 : 3000;
+    return scaled(m, x, 1 / m->size.at[x]);
 }
 
 /* ---- choosing ---- */
@@ -314,6 +318,7 @@ static void add_pointwise_of(maker *m, fb_op op, fb_id x)
         a.value = params[0].otherwise, a.high = params[1].otherwise;
     switch (fb_op_get(op)->domain) {
     case FB_DOMAIN_EXPONENT: args[0] = tamed(m, x, 5); break;
+    case FB_DOMAIN_ANGLE: args[0] = tamed(m, x, ceiling(m, x)); break;
     case FB_DOMAIN_POSITIVE:
         if (f && below(m, 4)) args[0] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, x), constant(m, at(m, x)->dtype, 0.5));
         break;
