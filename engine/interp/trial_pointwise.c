@@ -457,7 +457,8 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
     if (chooses) keep_chosen(c, lane, n, before, y);
     /* Flushed on the way, whether the result is or not. */
     double flushed = fb_bound_flushed(j->node->op, j->node->attrs, j->node->dtype);
-    if (!(flushed > 0) || !fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_OPERAND))) return;
+    if (!(flushed > 0 && flushed < FLT_MAX) || !fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_OPERAND)))
+        return;
     for (int k = 0; k < n; k++) y[k] = fabs(y[k]) <= flushed ? copysign(0, y[k]) : y[k];
 }
 
