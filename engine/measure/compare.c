@@ -3,111 +3,45 @@
 
 #include "base/mem.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double alpha = 0.001, same_within = 0.02, summary_floor = 0.005;
-static const double wide = 4; /* of the mixture for large differences, seen in few pairs */
 static const double most_sampled_us = 5e6;
 static const double clock_us[] = {[FB_TIME_WALL] = 0.02, [FB_TIME_DEVICE] = 0.064}; /* two steps */
 static const double composed_error = 0.10, predicted_error = 0.25;
 
-/* The logarithm of A over B with half its interval's width, of which `least` is not a matter of samples. */
+/* The logarithm of A over B and how far its interval reaches below and above it, of which `least` is not a matter of
+ * samples. */
 typedef struct {
-    double mean, half, least;
+    double mean, below, above, least;
 } estimate;
 
-static const estimate unknown = {NAN, NAN, NAN};
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median_of(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, ascending);
-    return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
+static const estimate unknown = {NAN, NAN, NAN, NAN};
 
 static fb_comparison verdict(estimate e, int pairs)
 {
-    fb_comparison c = {.times = exp(e.mean),
-                       .low = exp(e.mean - e.half),
-                       .high = exp(e.mean + e.half),
-                       .least = e.least,
-                       .pairs = pairs};
-    if (!(e.half >= 0)) return (fb_comparison){.times = NAN, .low = 0, .high = INFINITY};
-    if (e.mean - e.half > 0)
+    double low = e.mean - e.below, high = e.mean + e.above;
+    if (!(e.below >= 0)) return (fb_comparison){.times = NAN, .low = 0, .high = INFINITY};
+    fb_comparison c = {.times = exp(e.mean), .low = exp(low), .high = exp(high), .least = e.least, .pairs = pairs};
+    if (low > 0)
         c.what = FB_FASTER;
-    else if (e.mean + e.half < 0)
+    else if (high < 0)
         c.what = FB_SLOWER;
-    else if (fabs(e.mean) + e.half < same_within)
+    else if (fmax(-low, high) < same_within)
         c.what = FB_SAME;
     return c;
 }
 
 /* ---- pairs ---- */
 
-/* One disturbed run says nothing of the others. */
-static void cut_off(double *d, int n)
-{
-    double *work = fb_alloc((size_t)n * sizeof *work);
-    memcpy(work, d, (size_t)n * sizeof *work);
-    double middle = median_of(work, n);
-    for (int i = 0; i < n; i++) work[i] = fabs(d[i] - middle);
-    double limit = 3 * 1.4826 * median_of(work, n);
-    for (int i = 0; i < n && limit > 0; i++) d[i] = fmin(fmax(d[i], middle - limit), middle + limit);
-    fb_free(work);
-}
-
-/* The last n / size · size values, in blocks; returns how many. */
-static int average_blocks(double *d, int n)
-{
-    int size = 1;
-    while (n / (2 * size) >= 32) size *= 2;
-    int blocks = n / size, skipped = n - blocks * size;
-    for (int i = 0; i < blocks; i++) {
-        double sum = 0;
-        for (int k = 0; k < size; k++) sum += d[skipped + i * size + k];
-        d[i] = sum / size;
-    }
-    return blocks;
-}
-
-/* The variance of one of the blocks, as it counts for their mean: raised for their correlation, of which a short row
- * sees 1/n too little. */
-static double variance_of(const double *d, int n, double mean)
-{
-    double sum = 0, lag = 0;
-    for (int i = 0; i < n; i++) sum += (d[i] - mean) * (d[i] - mean);
-    for (int i = 0; i + 1 < n; i++) lag += (d[i] - mean) * (d[i + 1] - mean);
-    double r = fmin(0.9, (sum > 0 ? lag / sum : 0) + 1.0 / n);
-    return sum / (n - 1) * (r > 0 ? (1 + r) / (1 - r) : 1);
-}
-
-/* Half the width in units of the mean's deviation, squared: where the likelihood ratio of the header is 1/α. */
-static double boundary(int n, double g, double level)
-{
-    double spread = 1 + n * g, k = pow(sqrt(spread) / level, 2.0 / n);
-    return k >= spread ? INFINITY : (n - 1) * (k - 1) / (1 - k / spread);
-}
-
 /* `d` of times that took `shortest` µs at least. */
-static estimate of_pairs(double *d, int n, double shortest, fb_time of)
+static estimate of_pairs(const double *d, int n, double shortest, fb_time of)
 {
-    cut_off(d, n);
-    int blocks = average_blocks(d, n);
-    double mean = 0;
-    for (int i = 0; i < blocks; i++) mean += d[i] / blocks;
-    double variance = variance_of(d, blocks, mean);
-    double g = fmin(wide, fmax(0.02, 0.4 * same_within * same_within / fmax(variance, 1e-12)));
-    double limit = fmin(boundary(blocks, g, 0.8 * alpha), boundary(blocks, wide, 0.2 * alpha));
+    fb_pairs_interval i = fb_pairs_look(d, n);
     double least = clock_us[of] / shortest;
-    return (estimate){mean, hypot(sqrt(limit * variance / blocks), least), least};
+    return (estimate){i.mean, hypot(i.mean - i.low, least), hypot(i.high - i.mean, least), least};
 }
 
 fb_comparison fb_compare_pairs(const double *a, const double *b, int n, fb_time of)
@@ -121,21 +55,6 @@ fb_comparison fb_compare_pairs(const double *a, const double *b, int n, fb_time 
     fb_comparison c = verdict(of_pairs(d, n, shortest, of), n);
     fb_free(d);
     return c;
-}
-
-double fb_pairs_sigma(const double *a, const double *b, int n)
-{
-    double *d = fb_alloc(((size_t)n + 1) * sizeof *d);
-    for (int i = 0; i < n; i++) d[i] = log(a[i] / b[i]);
-    qsort(d, (size_t)n, sizeof *d, ascending);
-    double sigma = n < 2 ? NAN : (d[(int)(0.84 * (n - 1))] - d[(int)(0.16 * (n - 1))]) / 2;
-    fb_free(d);
-    return sigma;
-}
-
-int fb_pairs_asked(double sigma)
-{
-    return (int)fmin(INT_MAX, fmax(24, ceil(2.5 * (223 * sigma) * (223 * sigma))));
 }
 
 /* ---- summaries ---- */
@@ -177,7 +96,8 @@ static estimate of_stats(const fb_stat *a, const fb_stat *b, fb_time of)
     double width = hypot(deviation(a), deviation(b));
     double t = fewer > 1 ? t_quantile(alpha, fewer - 1) : 0; /* of one value nothing is known but what the floor says */
     double least = clock_us[of] / fmin(a->median, b->median);
-    return (estimate){log(a->median / b->median), hypot(t * width, least) + summary_floor, least + summary_floor};
+    double half = hypot(t * width, least) + summary_floor;
+    return (estimate){log(a->median / b->median), half, half, least + summary_floor};
 }
 
 fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b)
@@ -272,7 +192,8 @@ fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time
     if (n) return verdict(of_pairs(d, n, shortest, of), n);
     bool wall = of == FB_TIME_WALL;
     estimate e = of_stats(wall ? &a->wall_us : &a->device_us, wall ? &b->wall_us : &b->device_us, of);
-    e.half += error;
+    e.below += error;
+    e.above += error;
     return verdict(e, 0);
 }
 
@@ -287,6 +208,8 @@ bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_u
 {
     if (sampled_us >= most_sampled_us || a->failed || b->failed) return true;
     if (fb_not_comparable(FB_COMPARED(a), FB_COMPARED(b))) return true;
+    /* Of more, the first are forgotten, and looks would follow each other without an end. */
+    if (a->n_rounds == FB_ROUNDS && b->n_rounds == FB_ROUNDS) return true;
     fb_comparison wall = fb_compare_reports(a, b, FB_TIME_WALL), device = fb_compare_reports(a, b, FB_TIME_DEVICE);
     bool device_known = a->device_us.n && b->device_us.n;
     return !is_open(&wall) && (!device_known || !is_open(&device));
@@ -349,6 +272,8 @@ const char *fb_comparison_say(const fb_comparison *c, char to[64])
     else if (resolves < 1000)
         snprintf(to, 64, "cannot tell: less than %.*f %% is not seen%s", resolves < 10, resolves,
                  c->pairs ? " on this machine" : "");
+    else if (c->pairs)
+        snprintf(to, 64, "cannot tell: too few rounds yet");
     else
         snprintf(to, 64, "cannot tell: the spread is not known");
     return to;

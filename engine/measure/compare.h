@@ -1,14 +1,9 @@
 /* Is B faster than A? From samples taken in turns, or from what a recording keeps of them; never from the spread of
  * single runs, which says how much one run differs from the next and not how well their median is known.
  *
- * Pairs: round i of A and round i of B were taken one after the other, so that drift of clocks hits both alike. With
- * d = log(a / b) of each pair, cut off at 3 robust deviations from their median, neighbours are averaged in blocks
- * until 16 to 31 remain, and the blocks' variance is raised by (1 + r) / (1 − r) for their lag-1 correlation r. The
- * interval is the right-Haar mixture t-test of means (Lai 1976; Wang and Ramdas 2023, "Anytime-valid t-tests",
- * theorem 4.9): its likelihood ratio against a mean m is (1 + n g)^(−1/2) · [(1 + t²/ν) / (1 + t² / (ν (1 + n
- * g)))]^(n/2),   ν = n − 1, t = √n (mean − m) / s and the interval holds every m for which that never exceeded 1/α: it
- * is valid whenever it is looked at. α is 1 in 1,000: 4/5 of it for a width g that is tuned to differences of 2 %, 1/5
- * for a wide one, which sees large ones in few pairs.
+ * Pairs: round i of A and round i of B were taken one after the other, in an order that a coin chose, so that drift of
+ * clocks hits both alike. Their interval holds at whatever moment it is shown (measure/pairs.h): of 1,000 comparisons
+ * of equal columns one may be called different, at any of its looks.
  *
  * Summaries (median, p10, p90, n): the deviation of a median of n is 1.2533 σ / √n, σ = (p90 − p10) / 2.5631 (normal
  * quantiles; McGill, Tukey and Larsen 1978 do the same with quartiles). Samples of one turn are alike, so that n counts
@@ -24,6 +19,7 @@
 #ifndef FB_MEASURE_COMPARE_H
 #define FB_MEASURE_COMPARE_H
 
+#include "measure/pairs.h"
 #include "measure/reference.h"
 #include "measure/report.h"
 
@@ -37,15 +33,6 @@ typedef struct {
     double least;     /* the part of its half width, relative, that no further sample makes smaller */
     int pairs;        /* 0: compared by summaries */
 } fb_comparison;
-
-enum { FB_PAIRS_LEAST = 8 };
-
-/* How much one pair differs from the next: half of what the middle 68 % of log(a / b) span. NAN of fewer than two. */
-double fb_pairs_sigma(const double *a, const double *b, int n);
-/* Within so many pairs of that deviation 19 of 20 differences of 2 % are found: (223 σ)² are what one look at a known
- * deviation asks for; looking always, at one that is not known, and rarely being wrong asks for two and a half times as
- * many, and never fewer than 24. */
-int fb_pairs_asked(double sigma);
 
 /* Alternating times of A and B in µs, all above 0. "Same" is an interval within 2 % of 1. */
 fb_comparison fb_compare_pairs(const double *a, const double *b, int n, fb_time of);

@@ -26,10 +26,12 @@
 enum {
     IN_A_ROW = 16, /* of one size, before the next; the last of them is a long one */
     FEW_ROUNDS = 24,
+    COLLECTED = 128, /* pairs at least, before differences are put on them */
 };
 static const int sizes[] = {256, 1024, 4096};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 static const double turn_us = 1e3, injected = 1.02;
+static const double silent_us = 2e6; /* a command that ends sooner says nothing of its progress */
 
 /* By the deviation of a pair; the last has no upper end. */
 static const double below[] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.1, INFINITY};
@@ -38,12 +40,13 @@ enum { CLASSES = sizeof below / sizeof *below };
 typedef struct {
     int compared, wall, device; /* called different in wall time, in the device's */
     int tried, found;           /* differences put on, found within the pairs asked for */
-    double pairs, asked;        /* of all comparisons; of all tries */
+    double pairs, asked, best;  /* of all comparisons; of all tries, and the fewest that could do (fb_pairs_bound) */
 } tally;
 
-/* Pairs of one size that no try has used up. */
+/* Pairs of one size that no try has used up, until there are as many as are wanted. */
 typedef struct {
     FB_VEC(double) a, b;
+    int wanted;
 } times_us;
 
 typedef struct {
@@ -87,40 +90,51 @@ static int numbers_of(const json_t *row, const char *key, double to[FB_ROUNDS])
     return n;
 }
 
-/* Looks after every pair, as someone at the screen might. */
+/* Looks whenever there is something new to see, as someone at the screen might. */
 static bool ever_different(const double *a, const double *b, int n, fb_time of)
 {
-    for (int i = FB_PAIRS_LEAST; i <= n; i++) {
+    for (int i = fb_pairs_next_look(0); i <= n; i = fb_pairs_next_look(i)) {
         fb_comparison c = fb_compare_pairs(a, b, i, of);
         if (fb_differs(&c)) return true;
     }
     return false;
 }
 
-static bool is_found(const times_us *t, int n)
+static bool is_found(const double *a, const double *b, int n)
 {
     bool found = false;
     double *slower = fb_alloc((size_t)n * sizeof *slower);
-    for (int i = 0; i < n && !found; i++) {
-        slower[i] = injected * t->a.at[i];
-        fb_comparison c = fb_compare_pairs(slower, t->b.at, i + 1, FB_TIME_WALL);
+    for (int i = 0; i < n; i++) slower[i] = injected * a[i];
+    for (int i = fb_pairs_next_look(0); i <= n && !found; i = fb_pairs_next_look(i)) {
+        fb_comparison c = fb_compare_pairs(slower, b, i, FB_TIME_WALL);
         found = c.what == FB_FASTER;
     }
     fb_free(slower);
     return found;
 }
 
-/* With the pairs of the comparisons before, there may be as many as are asked for. */
+/* What the noise asks for is taken from all pairs of a collection, whose length it has no say in: were they tried as
+ * soon as they seem quiet enough, those that only seem so would be tried most. */
 static void try_to_find(self_test *t, times_us *left)
 {
-    double sigma = fb_pairs_sigma(left->a.at, left->b.at, left->a.n);
-    int asked = fb_pairs_asked(sigma);
-    if (!isfinite(sigma) || left->a.n < asked) return;
+    int n = left->a.n;
+    if (left->wanted < COLLECTED) left->wanted = COLLECTED;
+    if (n < left->wanted) return;
+    double sigma = fb_pairs_sigma(left->a.at, left->b.at, n);
+    int asked = isfinite(sigma) ? fb_pairs_asked(sigma) : n + 1;
+    if (asked > n) {
+        left->wanted = 2 * n;
+        return;
+    }
     tally *of = class_of(t, sigma);
-    of->tried++;
-    of->asked += asked;
-    of->found += is_found(left, asked);
-    left->a.n = left->b.n = 0;
+    int best = fb_pairs_bound(sigma);
+    for (int from = 0; from + asked <= n; from += asked) {
+        of->tried++;
+        of->asked += asked;
+        of->best += best;
+        of->found += is_found(left->a.at + from, left->b.at + from, asked);
+    }
+    left->a.n = left->b.n = left->wanted = 0;
 }
 
 /* Adds a row, measured now or earlier. */
@@ -145,6 +159,42 @@ static void take(self_test *t, const json_t *row, int size)
     try_to_find(t, &t->left[size]);
 }
 
+/* ---- how far it is ---- */
+
+static int different(const self_test *t)
+{
+    int n = 0;
+    for (int i = 0; i < CLASSES; i++) n += t->of[i].wall + t->of[i].device;
+    return n;
+}
+
+static void progress(self_test *t)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    double now = fb_now_us(), passed = now - t->began_us;
+    if (passed < silent_us || now - t->said_us < (terminal ? 0.2e6 : 30e6)) return;
+    t->said_us = now;
+    char left[40] = "";
+    if (t->measured) snprintf(left, sizeof left, "; %.0f s left", passed / t->measured * (t->wanted - t->done) * 1e-6);
+    fprintf(stderr, "%s%d of %d comparisons, %d called different%s%s",
+            terminal ? "\r" : "fusebox: self-test: ", t->done, t->wanted, different(t), left, terminal ? "    " : "\n");
+}
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", 76, "");
+}
+
+/* Until the session rests; what is under way is compiled or checked for long before there is a comparison to count. */
+static void wait_for(self_test *t)
+{
+    enum { SEEN_AGAIN_MS = 500 };
+    while (fb_session_busy(t->session)) {
+        fb_session_wait(t->session, SEEN_AGAIN_MS);
+        progress(t);
+    }
+}
+
 /* ---- measuring ---- */
 
 static json_t *times_of(const fb_report *r, int n, fb_time of)
@@ -163,11 +213,6 @@ static json_t *row_of(const fb_report *a, const fb_report *b)
     int n = a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds;
     return json_pack("{s:o, s:o, s:o, s:o}", "a_us", times_of(a, n, FB_TIME_WALL), "b_us", times_of(b, n, FB_TIME_WALL),
                      "a_device_us", times_of(a, n, FB_TIME_DEVICE), "b_device_us", times_of(b, n, FB_TIME_DEVICE));
-}
-
-static void wait_for(fb_session *s)
-{
-    while (fb_session_busy(s)) fb_session_wait(s, -1);
 }
 
 static bool none_failed(const fb_session *s, fb_error *err)
@@ -201,41 +246,16 @@ static bool prepare(self_test *t, int size, fb_error *err)
     for (int k = 0; k < 2 && ok; k++) ok = fb_cli_plan(t->session, k, &status) || none_failed(t->session, err);
     if (!ok) return false;
     fb_session_check(t->session, both, 2);
-    wait_for(t->session);
+    wait_for(t);
     return none_failed(t->session, err);
 }
 
 static json_t *measure(self_test *t, int number, fb_error *err)
 {
     fb_session_compare_times(t->session, 0, 1, turn_us, (number + 1) % IN_A_ROW ? FEW_ROUNDS : FB_ROUNDS);
-    wait_for(t->session);
+    wait_for(t);
     if (!both_measured(t->session, err)) return NULL;
     return row_of(fb_session_column(t->session, 0)->report, fb_session_column(t->session, 1)->report);
-}
-
-/* ---- how far it is ---- */
-
-static int different(const self_test *t)
-{
-    int n = 0;
-    for (int i = 0; i < CLASSES; i++) n += t->of[i].wall + t->of[i].device;
-    return n;
-}
-
-static void progress(self_test *t)
-{
-    bool terminal = isatty(STDERR_FILENO);
-    double now = fb_now_us(), each = (now - t->began_us) / t->measured;
-    if (now - t->began_us < 2e6 || now - t->said_us < (terminal ? 0.2e6 : 30e6)) return;
-    t->said_us = now;
-    fprintf(stderr, "%s%d of %d comparisons, %d called different; %.0f s left%s",
-            terminal ? "\r" : "fusebox: self-test: ", t->done, t->wanted, different(t),
-            each * (t->wanted - t->done) * 1e-6, terminal ? "    " : "\n");
-}
-
-static void clear_progress(void)
-{
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", 76, "");
 }
 
 /* ---- all of them ---- */
@@ -281,7 +301,7 @@ static bool compare_all(self_test *t, fb_error *err)
             bool ok = !interrupted && compare(t, size, number, &prepared, err);
             if (interrupted) return true; /* its workers hear the interrupt too, and what they were at has failed */
             if (!ok) return false;
-            if (t->measured) progress(t);
+            progress(t);
         }
     }
     return true;
@@ -308,6 +328,7 @@ static void class_row(fb_table *table, int i, const tally *of)
     fb_table_cellf(table, "%d", of->tried);
     fb_table_cellf(table, of->tried ? "%d (%.1f %%)" : "", of->found, 100.0 * of->found / fmax(1, of->tried));
     fb_table_cellf(table, of->tried ? "%.0f" : "", of->asked / of->tried);
+    fb_table_cellf(table, of->tried ? "%.0f" : "", of->best / of->tried);
 }
 
 static void print_table(const self_test *t)
@@ -322,6 +343,7 @@ static void print_table(const self_test *t)
     fb_table_column(table, "2 % put on", "", false);
     fb_table_column(table, "found in time", "", false);
     fb_table_column(table, "asked for", "rounds", false);
+    fb_table_column(table, "at best", "rounds", false);
     for (int i = 0; i < CLASSES; i++) {
         const tally *of = &t->of[i];
         if (of->compared || of->tried) class_row(table, i, of);
@@ -361,7 +383,7 @@ int fb_self_test(fb_cli *cli, int times, const char *out)
     bool ok = open_both(t, cli, &status) && (!out || (t->results = fb_results_open(out, &err)));
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
-    t->began_us = t->said_us = fb_now_us();
+    t->began_us = fb_now_us();
     ok = ok && compare_all(t, &err);
     clear_progress();
     if (ok || t->done) print_table(t);
