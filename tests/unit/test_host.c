@@ -1262,6 +1262,19 @@ static void nothing_to_do_is_done(void **state)
 
 /* ---- the machine ---- */
 
+/* However much of a call is no sum: 4 threads that add 10 elements a ns and end a row in 2 ns. */
+static void sums_are_told_from_their_call(void **state)
+{
+    (void)state;
+    for (double call_us = 0.1; call_us < 200; call_us *= 7) {
+        fb_machine m = {0};
+        fb_host_rows few = {512, 4, 32, call_us + 2048e-4 + 4 * 2e-3, call_us + 16384e-4 + 32 * 2e-3};
+        fb_host_rows many = {32, 64, 512, call_us + 2048e-4 + 64 * 2e-3, call_us + 16384e-4 + 512 * 2e-3};
+        fb_host_sums(&m, 4, &few, &many);
+        if (fabs(m.gsum - 40) > 1e-6 || fabs(m.gsum_rows - 2) > 1e-6) fail_msg("%g, %g", m.gsum, m.gsum_rows);
+    }
+}
+
 static void calibration_is_measured_and_kept(void **state)
 {
     (void)state;
@@ -1399,6 +1412,7 @@ int main(void)
         cmocka_unit_test(epilogues_see_every_row_once),
         cmocka_unit_test(without_a_blas_contractions_are_slow_but_right),
         cmocka_unit_test(nothing_to_do_is_done),
+        cmocka_unit_test(sums_are_told_from_their_call),
         cmocka_unit_test(calibration_is_measured_and_kept),
         cmocka_unit_test(devices_are_listed),
         cmocka_unit_test(the_cache_forgets_what_was_not_used),

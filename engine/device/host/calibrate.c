@@ -130,6 +130,8 @@ typedef struct {
     const fb_progress *progress;
     char *memory; /* two halves to copy between; also the matrices */
     int64_t bytes;
+    fb_host_rows few, many; /* the shortest times of all passes, as below */
+    double less_apart_us, more_apart_us;
 } bench;
 
 typedef void (*action)(bench *b, void *ctx);
@@ -265,25 +267,47 @@ static void do_transpose(bench *b, void *ctx)
                        *(int64_t *)ctx);
 }
 
+static const double least_us = 0.02; /* of a clock whose steps are that */
+
+void fb_host_sums(fb_machine *m, double threads, const fb_host_rows *few, const fb_host_rows *many)
+{
+    double few_us = few->more_us - few->less_us, many_us = many->more_us - many->less_us;
+    double few_rows = (double)(few->more_rows - few->less_rows),
+           many_rows = (double)(many->more_rows - many->less_rows);
+    double row_us = fmax(many_us - few_us, 0.001) / (many_rows - few_rows);
+    m->gsum_rows = threads / row_us * 1e-3;
+    m->gsum = threads * few_rows * (double)few->length / fmax(few_us - row_us * few_rows, least_us) * 1e-3;
+}
+
+/* The shortest of all passes; 0: none yet. A difference of two times that were disturbed apart may be anything. */
+static void keep_shortest(double *us, double now_us)
+{
+    *us = *us > 0 ? fmin(*us, now_us) : now_us;
+}
+
+static void time_rows(bench *b, fb_host_rows *r, int64_t length)
+{
+    enum { LESS = 2048, MORE = 16384 };
+    r->length = length;
+    r->less_rows = LESS / length;
+    r->more_rows = MORE / length;
+    rows_of less = {.rows = r->less_rows, .n = length}, more = {.rows = r->more_rows, .n = length};
+    keep_shortest(&r->less_us, time_hot(b, do_sums, &less, 5000));
+    keep_shortest(&r->more_us, time_hot(b, do_sums, &more, 5000));
+}
+
 /* What loops do that is not arithmetic side by side: elements and rows of sums, from rows of two lengths with as many
- * elements in all; elements apart. */
+ * elements in all; elements apart. The call, which is most of a short one, is in both of two sizes. */
 static void measure_rows(bench *b, fb_machine *m)
 {
-    enum { ELEMENTS = 2048, SHORT = 32 };
     double threads = b->h->rt.threads;
-    rows_of few = {.rows = ELEMENTS / 512, .n = 512}, many = {.rows = ELEMENTS / SHORT, .n = SHORT};
-    const double least_us = 0.02;
-    /* Most of each is the call itself, which may have been disturbed when it was measured: once more, beside these. */
-    int64_t teams = b->h->rt.threads;
-    m->launch_us = fmin(m->launch_us, time_hot(b, do_nothing, &teams, 5000));
-    double nothing_us = m->launch_us < 100 ? m->launch_us : 0;
-    double few_us = fmax(time_hot(b, do_sums, &few, 5000) - nothing_us, least_us);
-    double many_us = fmax(time_hot(b, do_sums, &many, 5000) - nothing_us, least_us);
-    double row_us = fmax(many_us - few_us, 0.001) / (double)(many.rows - few.rows);
-    m->gsum_rows = threads / row_us * 1e-3;
-    m->gsum = threads * ELEMENTS / fmax(few_us - row_us * (double)few.rows, few_us / 4) * 1e-3;
-    int64_t apart = 1024, side = 1024;
-    m->ggather = threads * (double)apart / fmax(time_hot(b, do_gather, &apart, 5000) - nothing_us, least_us) * 1e-3;
+    int64_t less = 128, more = 1024, side = 1024;
+    time_rows(b, &b->few, 512);
+    time_rows(b, &b->many, 32);
+    fb_host_sums(m, threads, &b->few, &b->many);
+    keep_shortest(&b->less_apart_us, time_hot(b, do_gather, &less, 5000));
+    keep_shortest(&b->more_apart_us, time_hot(b, do_gather, &more, 5000));
+    m->ggather = threads * (double)(more - less) / fmax(b->more_apart_us - b->less_apart_us, least_us) * 1e-3;
     m->gfar = (double)(side * side) / time_hot(b, do_transpose, &side, 10000) * 1e-3;
 }
 
@@ -436,6 +460,14 @@ static bool has_dent(const fb_rate_curve *c)
     return false;
 }
 
+/* A row's end is more than two of its elements; two loads of 16 elements each at 6 GHz are what a core can do in a ns.
+ */
+static bool sums_are_likely(const fb_machine *m)
+{
+    const double most = 200;
+    return m->gsum_rows <= m->gsum / 2 && m->gsum <= most * m->units;
+}
+
 static bool seems_busy(const fb_machine *m, const fb_rate_curve *one_core)
 {
     enum { LARGE = 8 << 20 }; /* bytes: starting a parallel region is next to nothing beside that */
@@ -446,7 +478,7 @@ static bool seems_busy(const fb_machine *m, const fb_rate_curve *one_core)
     if (m->launch_us > slow_launch_us || has_dent(&m->copy_hot)) return true;
     for (int i = 1; i < m->gemm[FB_F32].n; i++)
         if (SLUMP * m->gemm[FB_F32].rate[i] < m->gemm[FB_F32].rate[i - 1]) return true;
-    if (m->gsum_rows > m->gsum / 2) return true; /* a row's end is more than two of its elements */
+    if (!sums_are_likely(m)) return true;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (FEW * m->gflops[plain[i]] < m->gflops[FB_F32] || FEW * m->gflops[FB_F32] < m->gflops[plain[i]]) return true;
     for (int i = 0; i < m->copy_hot.n && i < one_core->n; i++)
@@ -467,9 +499,11 @@ static void keep_best(fb_machine *m, const fb_machine *again)
     m->launch_us = fmin(m->launch_us, again->launch_us);
     m->barrier_us = fmin(m->barrier_us, again->barrier_us);
     m->gspecial = fmax(m->gspecial, again->gspecial);
-    m->gsum = fmax(m->gsum, again->gsum);
-    m->gsum_rows = fmax(m->gsum_rows, again->gsum_rows);
-    m->ggather = fmax(m->ggather, again->ggather);
+    if (sums_are_likely(again)) { /* a later pass knows the shortest times of all; of differences most is not best */
+        m->gsum = again->gsum;
+        m->gsum_rows = again->gsum_rows;
+        m->ggather = again->ggather;
+    }
     m->gfar = fmax(m->gfar, again->gfar);
     m->gemm_in = fmax(m->gemm_in, again->gemm_in);
     m->gemm_out = fmax(m->gemm_out, again->gemm_out);

@@ -157,6 +157,13 @@ void fb_host_machine(fb_machine *m, fb_host_sgemm *sgemm);
 /* Copy bandwidth of one core against bytes; empty when not calibrated. */
 void fb_host_one_core(fb_rate_curve *c);
 bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err);
+/* A call that sums rows of `length`, in two sizes: what it takes beyond the sums is in both. */
+typedef struct {
+    int64_t length, less_rows, more_rows; /* a thread's */
+    double less_us, more_us;
+} fb_host_rows;
+/* gsum and gsum_rows, from few long rows and many short ones with as many elements. */
+void fb_host_sums(fb_machine *m, double threads, const fb_host_rows *few, const fb_host_rows *many);
 void fb_host_list(json_t *devices, json_t *libraries);
 
 #endif
