@@ -261,13 +261,24 @@ double fb_judge_region_trips(const fb_graph *g, fb_id r)
 
 /* ---- the floor ---- */
 
-/* 1e9 FLOP/s that node `id` could at best reach. */
-static double best_rate(const fb_graph *g, const fb_machine *m, fb_id id)
+static bool is_guessed(const fb_machine *m, const char *rates, fb_dtype dtype)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%s.%s", rates, fb_dtype_name(dtype));
+    return fb_machine_guessed(m, key);
+}
+
+/* 1e9 FLOP/s that node `id` could at best reach, and whether nobody measured that. */
+static double best_rate(const fb_graph *g, const fb_machine *m, fb_id id, bool *guessed)
 {
     const fb_node *n = &g->nodes[id];
-    if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) return m->gflops[n->dtype];
+    double alone = m->gflops[n->dtype];
+    *guessed = is_guessed(m, "gflops", n->dtype);
+    if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) return alone;
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32;
-    return fmax(m->gflops[n->dtype], fb_rate_peak(tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype]));
+    double product = fb_rate_peak(tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype]);
+    if (product > alone) *guessed = tf32 ? fb_machine_guessed(m, "gemm_tf32") : is_guessed(m, "gemm", n->dtype);
+    return fmax(alone, product);
 }
 
 /* A source that only gathers read is touched where they point, at most. */
@@ -295,10 +306,12 @@ static void gathered_bytes(const fb_graph *g, int64_t *gathered, bool *read)
     }
 }
 
-double fb_judge_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops)
+double fb_judge_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops,
+                         bool *guessed)
 {
+    static const double part = 0.01; /* of the work, on rates that nobody measured: less does not move the floor */
     int64_t in = 0, out = 0;
-    double work = 0, compute_us = 0;
+    double work = 0, compute_us = 0, guessed_us = 0;
     int64_t *gathered = fb_calloc((size_t)g->n_nodes + 1, sizeof *gathered);
     bool *is_read = fb_calloc((size_t)g->n_nodes + 1, sizeof *is_read);
     gathered_bytes(g, gathered, is_read);
@@ -307,14 +320,20 @@ double fb_judge_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, 
         if (fb_judge_has_storage(n->op) && n->region == 0 && is_read[i]) in += source_bytes(g, i, gathered);
         if (fb_node_is_output(g, i) && n->op != FB_OP_FEED) out += fb_node_bytes(g, i);
         if (!fb_node_is_computed(g, i)) continue;
-        double f = (double)fb_node_flops(g, i) * fb_judge_region_trips(g, n->region), rate = best_rate(g, m, i);
+        bool is_guess;
+        double f = (double)fb_node_flops(g, i) * fb_judge_region_trips(g, n->region);
+        double us = fb_time_us(f, best_rate(g, m, i, &is_guess));
         work += f;
-        compute_us += fb_time_us(f, rate);
+        compute_us += us;
+        if (is_guess) guessed_us += us;
     }
     fb_free(gathered);
     fb_free(is_read);
     if (read) *read = in;
     if (written) *written = out;
     if (flops) *flops = (int64_t)fmin(work, 9e18);
-    return fmax(fb_memory_us(m, (double)(in + out)), compute_us);
+    double memory_us = fb_memory_us(m, (double)(in + out));
+    if (guessed)
+        *guessed = memory_us >= compute_us ? fb_machine_guessed(m, "copy_hot") : guessed_us > part * compute_us;
+    return fmax(memory_us, compute_us);
 }

@@ -66,7 +66,9 @@ typedef struct {
 } fb_group_cost;
 
 /* The least that a run of the graph can take: compulsory bytes at copy speed, or FLOPs at peak, whichever is longer.
- * What was counted goes to `read`, `written`, `flops` (each may be NULL). */
-double fb_judge_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops);
+ * What was counted goes to `read`, `written`, `flops`, and to `guessed` whether nobody measured the rate that it rests
+ * on, or that of a hundredth of the work it is (each may be NULL). */
+double fb_judge_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops,
+                         bool *guessed);
 
 #endif

@@ -13,6 +13,11 @@ static double read_apart(const fb_kernel_report *k)
     return k->apart_written > 0 ? k->apart_bytes - k->apart_written : k->apart_bytes;
 }
 
+static bool reads_most(const fb_kernel_report *k)
+{
+    return k->measured_read - k->bytes_read > k->measured_written - k->bytes_written;
+}
+
 /* The first that holds, from what is known for certain to what is likely. */
 static const char *cause_of(const fb_kernel_report *k, double more, char to[80])
 {
@@ -28,6 +33,9 @@ static const char *cause_of(const fb_kernel_report *k, double more, char to[80])
     if (reads && read_apart(k) >= 0.2 * more) return "it reads across rows, a sector for each element";
     bool gathers = k->name && (strncmp(k->name, "stack", 5) == 0 || strncmp(k->name, "cat", 3) == 0);
     if (gathers && isnan(k->local_bytes)) return "it keeps a table of its sources in local memory";
+    /* Of a product each operand is read once for every tile of the other. */
+    if (fb_kernel_calls_library(k) && reads && reads_most(k))
+        return "it reads tiles of its operands again, beyond what the L2 holds";
     if (writes && reads) return "it clears or reads its result before it writes it";
     if (writes) return "more is written than the result: zeroes, parts that are summed later";
     return "something is read again that no longer was in the cache";

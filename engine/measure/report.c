@@ -25,6 +25,11 @@ const char *fb_report_source_name(fb_figure_source s)
     return (unsigned)s < SOURCES ? source_names[s] : "unknown";
 }
 
+bool fb_kernel_calls_library(const fb_kernel_report *k)
+{
+    return k->family && strcmp(k->family, fb_family_name(FB_FAMILY_LIBRARY)) == 0;
+}
+
 /* ---- names of kernels ---- */
 
 /* _ZN2at6native11some_kernelILi4EEEvPf: the last of the names before template arguments or the nested name's end. */

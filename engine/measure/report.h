@@ -93,7 +93,7 @@ typedef struct fb_report {
         int64_t dropped; /* rounds that were left out, for it was slowed down by heat or by its hardware */
     } state;
     double predicted_us, gap_us, floor_us;
-    bool floor_guessed; /* the device is uncalibrated: no rate behind the floor was ever measured */
+    bool floor_guessed; /* by a rate that nobody measured on the device, as all are where it is uncalibrated */
     double bytes_read, bytes_written, measured_read, measured_written;
     double flops, peak_bytes, compile_ms;
     const char *copies;           /* of feeds and receives: "in order", "overlapped"; NULL: nothing is copied */
@@ -118,6 +118,7 @@ void fb_report_free(fb_report *r);
 /* Takes back what a model said of times: of a calibration that is doubted they are worth nothing. Bytes and launches
  * stay. */
 void fb_report_withdraw(fb_report *r);
+bool fb_kernel_calls_library(const fb_kernel_report *k); /* a product by a library; no kernel of a framework's is */
 /* False, or the kernel moved more than 1.2 times what is modelled, by the counters: a sentence with the likely cause.
  * Without counters, its local memory says so where that is as much. */
 bool fb_kernel_moved_more(const fb_kernel_report *k, char to[200]);

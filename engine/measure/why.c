@@ -125,8 +125,7 @@ static double launch_cost(const fb_report *r, const fb_machine *m)
     if (r->launches < 0 || m->doubted) return NAN;
     double calls = 0;
     for (int i = 0; i < r->n_kernels; i++)
-        if (r->kernels[i].family && strcmp(r->kernels[i].family, fb_family_name(FB_FAMILY_LIBRARY)) == 0)
-            calls += (double)r->kernels[i].count;
+        if (fb_kernel_calls_library(&r->kernels[i])) calls += (double)r->kernels[i].count;
     return fb_launching_us(m, mode, (double)r->launches, calls) + (isfinite(m->sync_us) ? m->sync_us : 0);
 }
 

@@ -118,7 +118,7 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
         c.us += merged_us + sync_us - fb_plan_loops_save_us(plan);
         add_copies(plan, &c);
         c.peak_bytes = peak_bytes(plan);
-        c.floor_us = fb_judge_floor_us(p->g, &p->machine, NULL, NULL, NULL);
+        c.floor_us = fb_judge_floor_us(p->g, &p->machine, NULL, NULL, NULL, &c.floor_guessed);
         view->cost = c;
         view->cost_epoch = p->epoch;
     }

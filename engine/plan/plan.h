@@ -121,6 +121,7 @@ typedef struct {
     int64_t peak_bytes; /* all buffers, with reuse */
     double
         floor_us; /* compulsory bytes at copy speed, or FLOPs at peak, whichever is longer: a property of the graph */
+    bool floor_guessed; /* … at a rate that nobody measured on the machine */
 } fb_plan_cost;
 
 void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out);

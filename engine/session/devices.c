@@ -368,7 +368,7 @@ static void predict_again(fb_session *s, const fb_device_record *d)
         if (!c->report || !c->shown.plan || c->report->source != FB_SOURCE_MEASURED) continue;
         c->report->predicted_us = c->shown.predicted.us;
         c->report->floor_us = c->shown.predicted.floor_us;
-        c->report->floor_guessed = !d->machine.calibrated;
+        c->report->floor_guessed = c->shown.predicted.floor_guessed;
         if (d->machine.doubted) fb_report_withdraw(c->report);
     }
     fb_session_changed(s);

@@ -1066,7 +1066,7 @@ json_t *fb_recorder_case(fb_recorder *r, const char *script, const fb_graph *g, 
 /* ---- opening ---- */
 
 /* The machine: from the list, else by calibrating. */
-static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_error *err)
+static bool known_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_error *err)
 {
     const json_t *listed = json_object_get(entry, "machine");
     if (listed && fb_machine_from_json(m, listed, NULL) && m->calibrated) return true;
@@ -1076,6 +1076,17 @@ static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_
     bool ok = fb_machine_from_json(m, json_object_get(e.message, "machine"), err);
     fb_worker_event_clear(&e);
     return ok;
+}
+
+static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_error *err)
+{
+    if (!known_machine(r, entry, m, err)) return false;
+    if (m->doubted)
+        say(r,
+            "%s was busy when it was calibrated: the recording keeps a calibration that is doubted, and no time is "
+            "predicted by it",
+            r->device);
+    return true;
 }
 
 /* "h200.json.gz" for "NVIDIA H200 141GB", whose machine is its accelerator: the first word with a digit; else the

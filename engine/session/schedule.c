@@ -160,7 +160,7 @@ static void complete(const fb_column_record *c, fb_report *r)
     const fb_plan_cost *p = &c->shown.predicted;
     if (!isfinite(r->predicted_us)) r->predicted_us = p->us;
     if (!isfinite(r->floor_us)) r->floor_us = p->floor_us;
-    r->floor_guessed = c->shown.machine && !c->shown.machine->calibrated;
+    r->floor_guessed = p->floor_guessed;
 }
 
 /* What was found to come out belongs to the variant: its other columns know it by that. What the script says goes

@@ -686,7 +686,7 @@ static fb_report *make_up(const record *c)
     r->cold_us = (fb_stat){us * 2, us * 1.9, us * 2.1, 20};
     r->gap_us = us * 0.2;
     r->floor_us = c->shown.predicted.floor_us;
-    r->floor_guessed = c->shown.machine && !c->shown.machine->calibrated;
+    r->floor_guessed = c->shown.predicted.floor_guessed;
     r->bytes_read = (double)c->shown.predicted.bytes_read;
     r->bytes_written = (double)c->shown.predicted.bytes_written;
     r->measured_read = r->bytes_read * 2;

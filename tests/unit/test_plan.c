@@ -245,12 +245,43 @@ static void floor_is_a_property_of_the_graph(void **state)
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
     int64_t in, out, flops;
-    double us = fb_judge_floor_us(g, &m, &in, &out, &flops);
+    double us = fb_judge_floor_us(g, &m, &in, &out, &flops, NULL);
     assert_int_equal(in, 4 * (16 * 1024 * 256 + 256 + 1));
     assert_int_equal(out, 4 * 16 * 1024);
     assert_true(flops > 2 * 16 * 1024 * 256);
     assert_true(us > 3 && us < 12); /* 16.8 MB */
     fb_graph_free(g);
+}
+
+/* N × N times N × N. */
+static bool floor_of_product_is_guessed(const fb_machine *m, fb_dtype dtype, int64_t n)
+{
+    bool guessed;
+    fb_graph *g = fb_graph_new("product");
+    fb_id a = source(g, FB_OP_INPUT, "a", DIMS(n, n), dtype), b = source(g, FB_OP_INPUT, "b", DIMS(n, n), dtype);
+    output(g, node2(g, FB_OP_MATMUL, "product", a, b));
+    g = finish(g);
+    fb_judge_floor_us(g, m, NULL, NULL, NULL, &guessed);
+    fb_graph_free(g);
+    return guessed;
+}
+
+/* On a calibrated GPU nobody measured what double precision adds: a floor that it makes is a guess, one of bytes is
+ * none. */
+static void a_floor_is_guessed_where_its_rate_is(void **state)
+{
+    (void)state;
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    assert_true(floor_of_product_is_guessed(&m, FB_F32, 1024));
+    m.calibrated = true;
+    assert_false(floor_of_product_is_guessed(&m, FB_F32, 1024));
+    assert_false(floor_of_product_is_guessed(&m, FB_F64, 8));
+    m.gemm[FB_F64].n = 0; /* no library multiplied any */
+    assert_true(floor_of_product_is_guessed(&m, FB_F64, 1024));
+    assert_false(floor_of_product_is_guessed(&m, FB_BF16, 4096));
+    m.products_guessed = true;
+    assert_true(floor_of_product_is_guessed(&m, FB_BF16, 4096));
 }
 
 static void machines_survive_json(void **state)
@@ -559,6 +590,7 @@ int main(void)
         cmocka_unit_test(random_edits_keep_plans_whole),
         cmocka_unit_test(undo_and_redo),
         cmocka_unit_test(floor_is_a_property_of_the_graph),
+        cmocka_unit_test(a_floor_is_guessed_where_its_rate_is),
         cmocka_unit_test(machines_survive_json),
         cmocka_unit_test(machines_say_what_is_guessed),
     };

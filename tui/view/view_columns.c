@@ -227,11 +227,11 @@ static double floor_of(const fb_column *c)
     return doubted ? NAN : r && isfinite(r->floor_us) ? r->floor_us : has_plan(c) ? c->predicted.floor_us : NAN;
 }
 
-/* Nothing behind it was ever measured on an uncalibrated device. */
+/* It rests on a rate that nobody measured on the device. */
 static bool floor_guessed(const fb_column *c)
 {
     const fb_report *r = report_of(c);
-    return r && isfinite(r->floor_us) ? r->floor_guessed : c->machine && !c->machine->calibrated;
+    return r && isfinite(r->floor_us) ? r->floor_guessed : has_plan(c) && c->predicted.floor_guessed;
 }
 
 static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out)
@@ -782,7 +782,11 @@ static void explain(fb_app *app, fb_hint *hint)
         return;
     }
     if (of_floor && c->plan && floor_guessed(c)) {
-        fb_str_addf(&hint->line[1], "%s is uncalibrated: its rates are guesses, and so is this. C calibrates it.",
+        bool calibrated = c->machine && c->machine->calibrated;
+        fb_str_addf(&hint->line[1],
+                    calibrated
+                        ? "What the floor takes most of was never measured on %s: its rate is a guess, and so is this."
+                        : "%s is uncalibrated: its rates are guesses, and so is this. C calibrates it.",
                     c->device);
         hint->role[1] = FB_ROLE_WARN;
         return;
