@@ -97,8 +97,8 @@ static double cut_off(const look *l, double m)
     return sum;
 }
 
-/* By how much more than a lone pair says its neighbours say the same, beyond chance; ≥ 1. */
-static double correlation_of(const look *l, double mean)
+/* What Σ w² is short of where neighbours say the same, beyond chance: of what `signs` scatter around their mean. */
+static double correlated(const look *l, double mean)
 {
     double sum = 0, lag = 0;
     for (int i = 0; i < l->n; i++) {
@@ -106,8 +106,8 @@ static double correlation_of(const look *l, double mean)
         sum += x * x;
         if (i + 1 < l->n) lag += x * (l->signs[i + 1] - mean);
     }
-    double r = (sum > 0 ? lag / sum : 0) + 1.0 / l->n - 1 / sqrt(l->n);
-    return r > 0 ? (1 + fmin(r, 0.9)) / (1 - fmin(r, 0.9)) : 1;
+    double r = fmin(0.9, (sum > 0 ? lag / sum : 0) + 1.0 / l->n - 1 / sqrt(l->n));
+    return r > 0 ? sum * ((1 + r) / (1 - r) - 1) : 0;
 }
 
 static double level_of(const look *l)
@@ -127,7 +127,7 @@ static bool is_refused(const look *l, double m)
     }
     if (!(squares > 0) || level < ldexp(1, 1 - l->n)) return false;
     double z = normal_beyond(level), k = -2 * fourths / (squares * squares);
-    double x = fabs(sum) / sqrt(squares * correlation_of(l, sum / l->n));
+    double x = fabs(sum) / sqrt(squares + correlated(l, sum / l->n));
     return x >= z + k * (z * z * z - 3 * z) / 24;
 }
 

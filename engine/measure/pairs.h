@@ -9,8 +9,8 @@
  * A difference m is tried on d − m: sizes are cut off at their 68 % quantile, for one disturbed run says nothing of the
  * others, and x = Σ ±w / √Σ w². With k = −2 Σ w⁴ / (Σ w²)², a sum of coins exceeds z + k (z³ − 3z) / 24 as often as a
  * normal one z (Cornish and Fisher 1938), and never in fewer than n coins of which all fall alike are as rare. x is
- * lowered by √((1 + r) / (1 − r)) for what the correlation r of neighbours exceeds of a standard error, which what
- * belongs to a column would show. The interval is every m that is not refused.
+ * lowered for what the correlation of neighbours exceeds of a standard error, which what belongs to a column shows. The
+ * interval is every m that is not refused.
  *
  * Looks are few, at 14, 17, 20, 24, 29 … pairs, each a fifth more than the one before: between them the last one
  * stands. They share a risk of 15 in 10,000, which, since looks that follow each other see much the same, makes 1 in

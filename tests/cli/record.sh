@@ -81,7 +81,7 @@ gzip -dc "$recording" | sed 's/^"date".*//' >a
 holds "equal recordings are equal files" cmp a b
 
 # ---- a calibration that is doubted
-gzip -dc "$recording" | sed '1,/^}$/{s/"doubted":true,//;s/^"machine":{/"machine":{"doubted":true,/}' | gzip >doubted.json.gz
+gzip -dc "$recording" | sed '/^{$/,$d; /^"machine":{/{s/"doubted":true,//;s/{/{"doubted":true,/}' | gzip >doubted.json.gz
 fb record chain.lua --device host --out doubted.json.gz --spread 1000 --only plans
 is "a doubted calibration is taken with a word" 0 err 'was busy when it was calibrated: the recording keeps a calibration that is doubted'
 gzip -dc doubted.json.gz | sed '/^{$/,$d' >doubted.json

@@ -265,6 +265,11 @@ static void the_same_is_said_when_it_is_known(void **state)
     fb_comparison later = fb_compare_pairs(a, b, 16, FB_TIME_WALL); /* the next look is at 17 */
     c = fb_compare_pairs(a, b, FB_PAIRS_LEAST, FB_TIME_WALL);
     assert_true(later.times == c.times && later.low == c.low);
+    c = fb_compare_pairs(b, b, 24, FB_TIME_WALL);
+    assert_int_equal(c.what, FB_SAME);
+    for (int i = 0; i < 100; i++) a[i] = 70 + 0.01 * i; /* neighbours are alike, and all of them differ */
+    c = fb_compare_pairs(a, b, 20, FB_TIME_WALL);
+    assert_true(c.what == FB_SLOWER && c.low > 0.69);
     for (int i = 0; i < 100; i++) a[i] = 50;
     c = fb_compare_pairs(a, b, 100, FB_TIME_WALL);
     assert_int_equal(c.what, FB_SLOWER);
