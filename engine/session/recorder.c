@@ -1066,7 +1066,7 @@ json_t *fb_recorder_case(fb_recorder *r, const char *script, const fb_graph *g, 
 /* ---- opening ---- */
 
 /* The machine: from the list, else by calibrating. */
-static bool known_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_error *err)
+static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_error *err)
 {
     const json_t *listed = json_object_get(entry, "machine");
     if (listed && fb_machine_from_json(m, listed, NULL) && m->calibrated) return true;
@@ -1076,17 +1076,6 @@ static bool known_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb
     bool ok = fb_machine_from_json(m, json_object_get(e.message, "machine"), err);
     fb_worker_event_clear(&e);
     return ok;
-}
-
-static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_error *err)
-{
-    if (!known_machine(r, entry, m, err)) return false;
-    if (m->doubted)
-        say(r,
-            "%s was busy when it was calibrated: the recording keeps a calibration that is doubted, and no time is "
-            "predicted by it",
-            r->device);
-    return true;
 }
 
 /* "h200.json.gz" for "NVIDIA H200 141GB", whose machine is its accelerator: the first word with a digit; else the
@@ -1131,7 +1120,7 @@ static bool can_be_written(const char *path, fb_error *err)
     return true;
 }
 
-static bool open_file(fb_recorder *r, const json_t *entry, fb_error *err)
+static bool open_or_begin(fb_recorder *r, const json_t *entry, fb_error *err)
 {
     fb_machine m;
     const char *machine = fb_json_string_or(entry, "name", "");
@@ -1140,6 +1129,17 @@ static bool open_file(fb_recorder *r, const json_t *entry, fb_error *err)
     if (access(r->path, F_OK) == 0) return reopen(r, machine, err);
     if (!find_machine(r, entry, &m, err)) return false;
     r->file = fb_recording_new(&m);
+    return true;
+}
+
+static bool open_file(fb_recorder *r, const json_t *entry, fb_error *err)
+{
+    if (!open_or_begin(r, entry, err)) return false;
+    if (fb_recorder_machine(r)->doubted)
+        say(r,
+            "%s was busy when it was calibrated: the recording keeps a calibration that is doubted, and no time is "
+            "predicted by it",
+            r->device);
     return true;
 }
 
