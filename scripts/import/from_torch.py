@@ -385,9 +385,16 @@ NOTHING = ("sym_size", "sym_numel", "_assert_tensor_metadata", "_assert_scalar",
 AS_IT_IS = {"index": (1,), "_unsafe_index": (1,), "embedding_bag": (2,)}
 # Calls that a library adds to PyTorch's own, as their names begin; torch_layers.py has them.
 OF_OTHERS = ("transformers.grouped_mm_fallback.",)
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 DRAWS = "aten.{} draws numbers that nobody can draw again: give them as an input"
 REFUSED = {"cond": "torch.cond, of which fusebox would have to choose one side before it runs",
            "while_loop": "a loop whose length its values decide"}
+
+
+def tensors_in(x):
+    if isinstance(x, list):
+        return [v for one in x for v in tensors_in(one)]
+    return [x] if isinstance(x, Value) else []
 
 
 def convert_call(g, node, known):
@@ -401,7 +408,7 @@ def convert_call(g, node, known):
     overload = str(node.target).rpartition(".")[2]
     if name in REFUSED or not str(node.target).startswith(("aten.", *OF_OTHERS)):
         raise Unsupported(REFUSED.get(name, f"{name} is not known to fusebox"))
-    if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and overload == "data":
+    if name in RECURRENT and overload == "data":
         raise Unsupported(f"aten.{name} of packed sequences")
     import torch
     if not fn and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
@@ -415,7 +422,9 @@ def convert_call(g, node, known):
     args = operands(args, known)
     g.enter(module_of(node))
     by_place, by_word = bound(fn, node, args, known)
-    return fn(g, *by_place, **by_word)
+    if name in RECURRENT:  # many calls, whatever PyTorch's library makes of them
+        return fn(g, *by_place, **by_word)
+    return g.call("aten_" + name.lstrip("_"), tensors_in([by_place, list(by_word.values())]), lambda: fn(g, *by_place, **by_word))
 
 
 def convert(program, examples, lines, title, folder, unroll, report):

@@ -14,6 +14,7 @@ DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f6
 NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 NPY = {"f32": "<f4", "f16": "<f2", "f64": "<f8", "i32": "<i4", "i64": "<i8"}
 FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i32", "i64")
+NO_KERNEL = ("input", "param", "const", "iota", "view", "permute", "slice", "expand", "pad", "flip", "unfold")
 MOST_DIMENSIONS, MOST_NODES = 8, 1 << 20
 RESERVED = re.compile(r"[^A-Za-z0-9_]")
 
@@ -158,7 +159,7 @@ class Graph:
     def __init__(self, title, folder):
         self.folder = folder  # of weights; None where they are drawn
         self.title, self.nodes, self.scopes, self.outputs = title, [], [], []
-        self.scope, self.names, self.modules = -1, set(), {}
+        self.scope, self.names, self.taken, self.modules = -1, set(), [], {}  # taken: the names in order
         self.regions, self.region, self.unroll = [{"id": 0}], 0, 0
         self.files = {}  # name → tensor and dtype: weights that are written once the whole graph is there
 
@@ -174,6 +175,7 @@ class Graph:
         while out in self.names:
             out, n = f"{base}_{n}{bracket}", n + 1
         self.names.add(out)
+        self.taken.append(out)
         return out
 
     def module(self, parent, name, index):
@@ -206,11 +208,24 @@ class Graph:
         if self.scope >= 0:
             s["parent"] = self.scope
         self.scopes.append(s)
-        before, self.scope = self.scope, s["id"]
+        before, self.scope, first = self.scope, s["id"], len(self.nodes)
         out = make()
         self.scope = before
-        s["results"] = [v.id for v in (out if isinstance(out, list) else [out])]
+        s["results"] = [v.id for v in (out if isinstance(out, list) else [out]) if isinstance(v, Value) and v.id >= first]
         return out
+
+    def call(self, kind, args, make):
+        """What a call of PyTorch makes: in an op scope of that kind where it is more than one node that is computed, so that it
+        stays known as one call. For that it is made twice: a scope comes before what is in it."""
+        nodes, scopes, regions, names = (len(v) for v in (self.nodes, self.scopes, self.regions, self.taken))
+        out = make()
+        own = [n for n in self.nodes[nodes:] if n.get("scope", -1) == self.scope and n["op"] not in NO_KERNEL]
+        inner = [s for s in self.scopes[scopes:] if s.get("parent", -1) == self.scope]
+        if len(own) + len(inner) < 2 or len(self.regions) > regions:
+            return out
+        self.names.difference_update(self.taken[names:])
+        del self.nodes[nodes:], self.scopes[scopes:], self.taken[names:]
+        return self.op(kind, args, {}, make)
 
     # -- nodes
 
@@ -397,8 +412,10 @@ class Graph:
         elif dtype in INTEGERS:
             data = {"dist": "integer", "value": float(tensor.min()), "high": float(tensor.max()) + 1}
         else:
-            wide = tensor.double()
-            spread = float(wide.std(correction=0)) if tensor.numel() > 1 else 0.0
+            wide = tensor.double().reshape(-1)
+            wide = wide[wide.isfinite()]  # a mask may hold -inf
+            wide = wide if len(wide) else tensor.double().reshape(-1)[:1]
+            spread = float(wide.std(correction=0)) if len(wide) > 1 else 0.0
             data = {"dist": "normal", "value": float(wide.mean()), "high": spread} if spread else \
                 {"dist": "constant", "value": number(wide.mean())}
         return self.add("param", [], tensor.shape, dtype, name, **data)

@@ -253,19 +253,21 @@ def _attention(g, q, k, v, mask=None, dropout_p=0.0, is_causal=False, *, scale=N
     scale = scale if scale is not None else 1 / math.sqrt(q.shape[-1])
     if enable_gqa and q.shape[-3] != k.shape[-3]:
         k, v = (CALLS["repeat_interleave"](g, x, q.shape[-3] // x.shape[-3], len(x.shape) - 3) for x in (k, v))
-    rows_may_be_empty = mask is not None and mask.dtype == "bool"
     if is_causal:
         rows = g.view(_arange(g, end=q.shape[-2]), [q.shape[-2], 1])
         mask = g.binary("ge", rows, _arange(g, end=k.shape[-2]), "bool")
+    seen = mask if mask is not None and mask.dtype == "bool" and not is_causal else None
     def make():
         scores = g.binary("mul", g.matmul(q, g.swap(k, len(k.shape) - 1, len(k.shape) - 2)), scale)
         if mask is not None:
             scores = g.where(mask, scores, -1e30) if mask.dtype == "bool" else g.binary("add", scores, mask)
         e = g.unary("exp", g.binary("sub", scores, g.reduce("amax", scores, -1, True)))
-        return g.matmul(g.binary("div", e, g.reduce("sum", e, -1, True)), v)
-    y = g.op("scaled_dot_product_attention", [q, k, v, mask], {"scale": scale}, make)
-    # PyTorch gives zeros where a query may see nothing.
-    return g.where(CALLS["any"](g, mask, dim=-1, keepdim=True), y, 0, y.dtype) if rows_may_be_empty else y
+        e = g.where(seen, e, 0, e.dtype) if seen is not None else e
+        total = g.reduce("sum", e, -1, True)
+        # A query that may see nothing gets zeros, as in PyTorch. Where it sees something, the largest adds exp(0) to the sum.
+        total = g.binary("maximum", total, 1) if seen is not None else total
+        return g.matmul(g.binary("div", e, total), v)
+    return g.op("scaled_dot_product_attention", [q, k, v, mask], {"scale": scale}, make)
 
 
 # ---- convolutions and pools over any number of dimensions
@@ -436,17 +438,39 @@ def _avg_pool(g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include
 
 
 def adaptive(g, x, size, k, op):
-    """Means or maxima over windows that cover x, one dimension after another."""
-    size, first = each(size, k), len(x.shape) - k
-    for d in range(first, first + k):
-        n, out = x.shape[d], size[d - first] if size[d - first] is not None else x.shape[d]
-        if n % out == 0:
-            if n != out:
-                x = g.reduce(op, g.view(x, x.shape[:d] + [out, n // out] + x.shape[d + 1:]), d + 1, False)
-            continue
-        parts = [g.slice(x, d, i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
-        x = g.join("cat", [g.reduce(op, p, d, True) for p in parts], d)
-    return x
+    """Means or maxima over windows that cover x: all alike where the sizes divide, else gathered, each as long as the longest."""
+    first = len(x.shape) - k
+    lead, whole = x.shape[:first], x.shape[first:]
+    size = [n if m is None else m for m, n in zip(each(size, k), whole)]
+    if size == whole:
+        return x
+    if all(n % out == 0 for n, out in zip(whole, size)):
+        parts = g.view(x, lead + [m for n, out in zip(whole, size) for m in (out, n // out)])
+        return g.reduce(op, parts, [first + 2 * d + 1 for d in range(k)], False)
+    flat, inside, share, long = g.const(0, "i64"), None, None, []
+    for d, (n, out) in enumerate(zip(whole, size)):
+        starts, ends = [i * n // out for i in range(out)], [-(-(i + 1) * n // out) for i in range(out)]
+        long.append(max(e - s for s, e in zip(starts, ends)))
+        def along(v, place, d=d):  # as dimension `place` of this window's two, among those of all windows
+            return g.view(v, [v.shape[0] if j == 2 * d + place else 1 for j in range(2 * k)])
+        step = _arange(g, end=out)
+        start = g.binary("floor_divide", g.binary("mul", step, n), out)
+        end = g.binary("floor_divide", g.binary("add", g.binary("mul", step, n), n + out - 1), out)
+        at = g.binary("add", along(start, 0), along(_arange(g, end=long[d]), 1))
+        here = g.binary("lt", at, along(end, 0), "bool")
+        inside = here if inside is None else g.binary("logical_and", inside, here)
+        flat = g.binary("add", g.binary("mul", flat, n), g.binary("minimum", at, n - 1))
+        if op == "mean":
+            of_one = g.binary("div", 1, g.cast(along(g.binary("sub", end, start), 0), x.dtype))
+            share = of_one if share is None else g.binary("mul", share, of_one)
+    shape = [m for pair in zip(size, long) for m in pair]
+    table = g.permute(g.view(x, [math.prod(lead), math.prod(whole)]), [1, 0])
+    got = g.add("embedding", [table, g.expand(flat, shape)], shape + [math.prod(lead)], x.dtype)
+    got = g.where(g.view(inside, inside.shape + [1]), got, 0 if op == "mean" else lowest(x.dtype), x.dtype)
+    y = g.reduce("sum" if op == "mean" else op, got, [2 * d + 1 for d in range(k)], False)
+    if share is not None:
+        y = g.binary("mul", y, g.view(share, share.shape[::2] + [1]))  # without the dimensions inside of a window
+    return g.view(g.permute(y, [k] + list(range(k))), lead + size)
 
 
 for _k in (1, 2, 3):

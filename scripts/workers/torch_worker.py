@@ -149,8 +149,9 @@ def is_infix(op):
 
 def written(node, key):
     value = number(node, key)
-    if node["dtype"] in ("i32", "i64") and math.isfinite(value):
-        return repr(int(value))
+    if node["dtype"] in ("i32", "i64"):  # a float among integers, such as an infinite bound, would make floats of them
+        most = 2**31 - 1 if node["dtype"] == "i32" else 2**63 - 1
+        return repr(int(value) if math.isfinite(value) else most if value > 0 else -most - 1)
     return repr(value) if math.isfinite(value) else f"float('{value}')"
 
 
@@ -178,6 +179,19 @@ def gather(node, args, shapes):
     rest = node["shape"][1:]
     return (f"torch.zeros({listed(node['shape'])}, dtype={args[0]}.dtype, device={args[0]}.device)"
             f".index_add(0, {args[1]}.reshape(-1), {args[0]}.reshape({listed([-1] + rest)}))")
+
+
+def guarded(node, args, shapes):
+    """A gather or a sum at places that may lie outside of the table: those read as 0 and are added nowhere. PyTorch's own
+    calls stop there."""
+    table, index = args
+    if node["op"] == "embedding":
+        n, rest = shapes[0][0], "[..." + ", None" * (len(shapes[0]) - 1) + "]"
+        inside = f"(({index} >= 0) & ({index} < {n})){rest}"
+        return f"torch.where({inside}, {gather(node, [table, f'{index}.clamp(0, {n - 1})'], shapes)}, 0)"
+    n = node["shape"][0]
+    wider = {**node, "shape": [n + 1] + node["shape"][1:]}
+    return f"{gather(wider, [table, f'torch.where(({index} >= 0) & ({index} < {n}), {index}, {n})'], shapes)}[:{n}]"
 
 
 def rearrangement(node, x, shapes):
@@ -272,6 +286,9 @@ def scope_call(scope, args):
     if op == "scaled_dot_product_attention":
         mask = f", attn_mask={args[3]}" if len(args) > 3 else ""
         return f"F.scaled_dot_product_attention({', '.join(args[:3])}{mask}, scale={a.get('scale')!r})"
+    if op in ("sort", "topk") and "descending" in a:
+        k = f"{a['k']}, {a['dim']}, largest={a['descending']}" if op == "topk" else f"dim={a['dim']}, descending={a['descending']}, stable=True"
+        return f"torch.{op}({args[0]}, {k})"
     if op == "lstm_cell":
         return f"torch.lstm_cell({args[0]}, [{args[1]}, {args[2]}], {', '.join(args[3:])})"
     if op == "gru_cell":
@@ -334,6 +351,15 @@ class Source(Analysis):
                 texts[k] = f"({text})" if text.startswith("-") else text
         return texts
 
+    def may_leave(self, i):
+        """May this index be one that no table has? As far as can be seen from how it is made: a place that was moved, or
+        one put in for "nowhere"."""
+        node = self.nodes[i]
+        while node["op"] in VIEWS | {"cast"}:
+            node = self.nodes[node["args"][0]]
+        nowhere = any(self.nodes[a]["op"] == "const" and number(self.nodes[a], "value") < 0 for a in node.get("args", ()))
+        return node["op"] in ("sub", "pad") or node["op"] == "where" and nowhere
+
     # -- statements
 
     def node(self, node, indent):
@@ -352,7 +378,8 @@ class Source(Analysis):
             self.lines.append(f"{indent}v{i} = v{node['args'][1]}")
         elif op not in SOURCES and op not in ("carried", "item"):
             shapes = [self.nodes[a]["shape"] for a in node.get("args", ())]
-            self.say(i, indent, f"v{i} = {expression(node, self.operands(node), shapes)}")
+            outside = op in ("embedding", "index_add") and self.may_leave(node["args"][1])
+            self.say(i, indent, f"v{i} = {(guarded if outside else expression)(node, self.operands(node), shapes)}")
 
     def region(self, number, indent):
         for node in self.by_region[number]:

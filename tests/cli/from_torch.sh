@@ -62,7 +62,7 @@ is "so is a file" 1 err1 '^fusebox: nothing.py: there is no such file'
 
 # Each against PyTorch's own answer, in double.
 models=$srcdir/tests/cli/torch_models.py
-for made in mlp lstm gru long encoder resnet lora conv1 dlrm outer gpt odds cache words experts; do
+for made in mlp lstm gru long encoder resnet lora conv1 dlrm outer gpt odds cache words experts calls masked; do
     import "$models:$made" -o "$made.json"
     is "$made is written" 0
     fb check "$made.json"
@@ -77,6 +77,12 @@ fb graph long.json
 is "a long recurrent layer is a loop" 0 out 'loop'
 fb graph cache.json
 is "what a module keeps is assigned" 0 out 'assign\(.* seen' out 'assign\(.* hidden'
+fb graph calls.json eager
+is "eager has one kernel for each of PyTorch's calls" 0 out '^ +18  ' no '^ +19  '
+for made in calls experts; do # pictures that are made larger; topk, whose other places are nowhere
+    fb run "$made.json" eager@torch --worker "$python $srcdir/scripts/workers/torch_worker.py"
+    is "$made: PyTorch runs it back as it was" 0 out '✓'
+done
 import "$models:keeper" -o keeper.json
 is "a module that changes an input is refused" 1 err '^fusebox: Keeper: the module changes x, which is no buffer of its own'
 for made in train_norms train_pictures train_transposed; do
@@ -119,4 +125,7 @@ import "$models:dlrm" -o drawn.json --weights drawn
 is "weights are drawn where that is asked for" 0 no 'weights in'
 fb run drawn.json max
 is "and need no files" 0
+import "$models:masked" -o masked_drawn.json --weights drawn
+fb run masked_drawn.json max
+is "a mask of -inf is drawn of what is finite in it" 0 out '✓'
 done_testing

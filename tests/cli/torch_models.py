@@ -289,6 +289,38 @@ def experts():
     return Experts(), (torch.randn(6, 12),)
 
 
+class Calls(nn.Module):
+    """Calls that are several of fusebox's operations, and one kernel each for PyTorch."""
+
+    def forward(self, x, mask, index):
+        q = x.view(2, 3, 7, 9)
+        return (F.hardswish(x), x.logsumexp(1), F.gelu(x, approximate="tanh"), F.adaptive_avg_pool2d(q, (3, 4)),
+                F.adaptive_max_pool2d(q, 5), F.scaled_dot_product_attention(q, q, q, mask), x[index], F.pad(x, (2, 3), mode="reflect"),
+                F.interpolate(q, scale_factor=2, mode="bilinear"), x.var(1), F.glu(x[:, :62]), F.softshrink(x), x.tril(), F.selu(x),
+                F.batch_norm(q, q[0, :, 0, 0], q[0, :, 0, 1].abs()), q.log_softmax(1), F.adaptive_avg_pool2d(q, 1))
+
+
+@seeded
+def calls():
+    return Calls(), (torch.randn(6, 63), torch.rand(2, 1, 7, 7) > 0.7, torch.randint(-6, 6, (4,)))
+
+
+class Masked(nn.Module):
+    """Keeps a mask of -inf, as attention does."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.full((5, 5), -torch.inf).triu(1))
+        self.register_buffer("never", torch.full((5,), -torch.inf))
+
+    def forward(self, x):
+        return (x + self.mask).softmax(-1), torch.maximum(x, self.never)
+
+
+def masked():
+    return Masked(), (torch.randn(5, 5),)
+
+
 class Loss(nn.Module):
     def __init__(self, net, loss=F.cross_entropy):
         super().__init__()

@@ -93,7 +93,7 @@ def module(graph, found, what, train=""):
 def answer(net, tree, values, train=""):
     """The module's own, of copies of its inputs and of what it keeps: it may change them."""
     import copy
-    args, words = torch.utils._pytree.tree_unflatten([v.clone() for v in values], tree)
+    args, words = torch.utils._pytree.tree_unflatten([v.clone() if isinstance(v, torch.Tensor) else v for v in values], tree)
     net = copy.deepcopy(net)
     if not train:
         return net(*args, **words)
