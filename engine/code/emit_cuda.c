@@ -1243,6 +1243,7 @@ const fb_printer fb_printer_cuda = {
               [FB_TEXT_ATTENTION] = {"kernels/attention.cuh", "fb_attention"},
               [FB_TEXT_SORTED] = {"kernels/sorted.cuh", "fb_sorted<"},
               [FB_TEXT_CLUSTER] = {"kernels/cluster.cuh", "fb_recurrence"},
+              [FB_TEXT_CLUSTER_F32] = {"kernels/cluster_f32.cuh", "fb_recurrence_f32"},
               [FB_TEXT_LONG] = {"kernels/long.cuh", "fb_long_"}},
     .block = {"blockIdx", "fb_block_index"},
     .grid = {"gridDim", "fb_grid_size"},

@@ -321,7 +321,18 @@ static void write_rows(writer *w)
     fb_emit_close(e);
 }
 
-/* ---- in a cluster (kernels/cluster.cuh) ---- */
+/* ---- in a cluster (kernels/cluster.cuh, in single precision kernels/cluster_f32.cuh) ---- */
+
+/* Is it in single precision? Rows are gone through in sets then. */
+static bool in_sets(const fb_cluster_tile *x)
+{
+    return x->batch > 0;
+}
+
+static const char *set_of(const fb_cluster_tile *x)
+{
+    return x->rows > x->batch * x->passes ? "fb_set" : "0";
+}
 
 /* Have its blocks more columns than there are? */
 static bool has_gaps(const writer *w, const fb_cluster_tile *x)
@@ -379,7 +390,9 @@ static void open_elements(const writer *w)
 /* Where element fb_e of a thread's is; nothing is done to one that is outside. */
 static void place_element(const writer *w, const fb_cluster_tile *x)
 {
-    fb_emit(w->e, "const int fb_m = fb_cell::row(fb_e), fb_n = fb_cell::column(fb_e);");
+    if (in_sets(x)) fb_emit(w->e, "if (!fb_cell::makes()) continue;");
+    fb_emit(w->e, "const int fb_m = fb_cell::row(%sfb_e), fb_n = fb_cell::column(fb_e);",
+            in_sets(x) ? fb_arena_printf(w->e->arena, "%s, ", set_of(x)) : "");
     if (w->t->rows % x->rows) fb_emit(w->e, "if (m0 + fb_m >= %" PRId64 ") continue;", w->t->rows);
     if (has_gaps(w, x)) fb_emit(w->e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
 }
@@ -435,14 +448,25 @@ static void make_state(writer *w, const fb_cluster_tile *x, const char *point)
     fb_emit_close(e);
 }
 
+static const char *cell_of(const writer *w, const fb_cluster_tile *x)
+{
+    fb_arena *arena = w->e->arena;
+    if (in_sets(x))
+        return fb_arena_printf(arena, "fb_recurrence_f32<%d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>", x->blocks,
+                               w->t->n_strips, w->t->columns, x->rows, x->columns, x->each, x->batch, x->passes,
+                               x->held);
+    return fb_arena_printf(arena, "fb_recurrence<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d>", w->element, x->blocks,
+                           w->t->n_strips, w->t->columns, x->rows, x->columns, x->across, x->deep, x->held);
+}
+
 /* A step of a loop: its number is fb_step, and fb_more says whether another one comes (code/merge.c). */
 static void write_round(writer *w)
 {
     fb_emitter *e = w->e;
     const fb_cluster_tile x = cluster_of(e);
-    e->stage.weights =
-        fb_arena_printf(e->arena, "fb_recurrence<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d>", w->element, x.blocks,
-                        w->t->n_strips, w->t->columns, x.rows, x.columns, x.across, x.deep, x.held);
+    const char *set = in_sets(&x) ? fb_arena_printf(e->arena, ", %s", set_of(&x)) : "";
+    bool sets = in_sets(&x) && x.rows > x.batch * x.passes;
+    e->stage.weights = cell_of(w, &x);
     fb_emit(e, "using fb_cell = %s;", e->stage.weights);
     fb_emit(e, "static_assert(fb_cell::THREADS == %d && fb_cell::SHARED == %" PRId64 ", \"as launched\");", x.threads,
             x.shared_bytes);
@@ -454,20 +478,26 @@ static void write_round(writer *w)
     write_weights(w, &x);
     fb_emit_close_by(e, NULL);
     fb_emit_close_by(e, NULL);
+    if (sets) {
+        fb_emit_directive(e, "#pragma unroll 1");
+        fb_emit_for(e, "int", "fb_set", "0", "fb_cell::SETS", NULL);
+    }
     fb_emit_section(e, 0);
     find_sums(w);
     const char *point = fb_emit_name(e, "point");
     load_early(w, &x, point);
     fb_emit(e, "%s fb_sums[fb_cell::MINE][%d];", w->sum, w->t->n_strips);
-    fb_emit(e, "fb_cell::multiply(fb_sums, fb_weights, fb_shared, fb_step);");
+    fb_emit(e, "fb_cell::multiply(fb_sums, fb_weights, fb_shared, fb_step%s);", set);
     fb_emit(e, "%s fb_made[fb_cell::MINE];", w->element);
     make_state(w, &x, point);
-    fb_emit(e, "if (fb_more) fb_cell::send(fb_made, fb_shared, fb_step, n0);");
+    fb_emit(e, "if (fb_more) fb_cell::send(fb_made, fb_shared, fb_step%s, n0);", set);
+    if (sets) fb_emit_close(e);
     e->grid[0] = x.blocks;
     e->grid[1] = (int)x.clusters;
     e->grid[2] = 1;
     e->dynamic_shared = (int)x.shared_bytes;
     fb_needs_text(&e->needs, FB_TEXT_CLUSTER);
+    if (in_sets(&x)) fb_needs_text(&e->needs, FB_TEXT_CLUSTER_F32);
     e->needs.cluster = x.blocks;
     e->needs.meets = FB_MEETS_CLUSTER;
 }

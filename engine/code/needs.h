@@ -9,7 +9,7 @@
 
 /* Texts that some kernels stand on, beside those of their family (code/printer.h), in the order in which they follow
  * each other. */
-typedef enum { FB_TEXT_WGMMA, FB_TEXT_ATTENTION, FB_TEXT_SORTED, FB_TEXT_CLUSTER, FB_TEXT_LONG, FB_TEXTS } fb_text;
+typedef enum { FB_TEXT_WGMMA, FB_TEXT_ATTENTION, FB_TEXT_SORTED, FB_TEXT_CLUSTER, FB_TEXT_CLUSTER_F32, FB_TEXT_LONG, FB_TEXTS } fb_text;
 
 /* Which blocks wait for each other while they run; these are all there at once. */
 typedef enum {

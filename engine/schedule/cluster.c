@@ -8,16 +8,17 @@
 #include "base/integer.h"
 #include "base/str.h"
 #include "nest/parts.h"
+#include "schedule/cluster_f32.h"
 
 #include <math.h>
 #include <stdarg.h>
 
 enum {
-    CHUNK = 8,      /* columns of a strip that lie in one fragment, and rows of the state */
-    STEP = 16,      /* of k */
-    FRAGMENT = 512, /* bytes, of a warp */
-    PORTABLE = 8,   /* blocks of a cluster; more only where their registers and memory are too few, for not every GPU
-                     * has room for such a cluster */
+    CHUNK = 8,                      /* columns of a strip that lie in one fragment, and rows of the state */
+    STEP = 16,                      /* of k */
+    FRAGMENT = 512,                 /* bytes, of a warp */
+    PORTABLE = FB_CLUSTER_PORTABLE, /* blocks of a cluster; more only where their registers and memory are too few, for
+                                     * not every GPU has room for such a cluster */
     MOST_BLOCKS = 16,
     MOST_WARPS = 16, /* of a block */
     MOST_ROWS = 48,  /* of a cluster: more, and threads run out of registers */
@@ -50,9 +51,10 @@ static bool suits(const fb_nest *nest, fb_str *says)
     const fb_section *s = &nest->sections[0];
     if (t->capability < 9)
         return refuse(says, "clusters of blocks need compute capability 9.0, and this GPU has %d", t->capability);
-    if (fb_dtype_size(t->dtype) != 2)
-        return refuse(says, "`%s` multiplies %s, and clusters keep 16-bit weights alone", name_of(nest),
-                      fb_dtype_name(t->dtype));
+    bool tf32 = t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32;
+    if ((fb_dtype_size(t->dtype) != 2 && t->dtype != FB_F32) || tf32)
+        return refuse(says, "`%s` multiplies %s, and clusters keep weights of 16 bits or f32 in IEEE precision",
+                      name_of(nest), tf32 ? "f32 as tf32" : fb_dtype_name(t->dtype));
     if (t->n_phases != 1)
         return refuse(
             says,
@@ -84,6 +86,12 @@ typedef struct {
     int each, groups, tiles, steps, entries, mine, chains; /* as kernels/cluster.cuh has them */
 } shares;
 
+int64_t fb_cluster_at_once(const fb_nest *nest, int blocks)
+{
+    int64_t n = (int64_t)nest->tiled->units * 23 / 25 / blocks; /* they stand in groups of multiprocessors */
+    return n > 0 ? n : 1;
+}
+
 /* Counts the cycles of a step. Measured on an H200 (2026-11): a step of 8 rows of an LSTM of 384 took 1.7 µs in 12
  * warps that kept all weights in registers, and 2.4 µs in 4 that kept two thirds; a kernel of 132 multiprocessors had
  * 15 clusters of 8. */
@@ -97,9 +105,8 @@ static double cycles_of(const fb_nest *nest, const fb_cluster_tile *x, const sha
     double reads = (double)x->across * x->rows * h->steps * x->deep * STEP * 2 / a_bank;
     double parts = x->deep > 1 ? sums + 2.0 * warps * (x->deep - 1) * h->mine * t->n_strips * 128 / a_bank : 0;
     double made = alone + each * around * h->mine * t->n_strips;
-    int64_t at_once = (int64_t)t->units * 23 / 25 / x->blocks; /* clusters stand in groups of multiprocessors */
     double round = x->blocks > 1 ? exchange + (x->blocks > PORTABLE ? wide : 0) : sums;
-    return (double)fb_ceil_div(x->clusters, at_once > 0 ? at_once : 1) *
+    return (double)fb_ceil_div(x->clusters, fb_cluster_at_once(nest, x->blocks)) *
            (fmax(product, reads) + (double)streamed / a_bank + parts + made + round);
 }
 
@@ -140,7 +147,8 @@ bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_t
     const fb_tiled *t = nest->tiled;
     bool found = false;
     if (!suits(nest, says)) return false;
-    for (int blocks = 1; blocks <= MOST_BLOCKS && !(found && blocks > PORTABLE); blocks *= 2) {
+    if (t->dtype == FB_F32) found = fb_cluster_f32_tile_of(nest, knobs, out);
+    for (int blocks = 1; t->dtype != FB_F32 && blocks <= MOST_BLOCKS && !(found && blocks > PORTABLE); blocks *= 2) {
         int columns = (int)fb_ceil_div(t->columns, (int64_t)CHUNK * blocks) * CHUNK;
         if (blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns) break; /* half of them would have none */
         if (set[FB_KNOB_TILE_N] && columns * t->n_strips != set[FB_KNOB_TILE_N]) continue;
@@ -158,7 +166,7 @@ bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_t
     if (found) return true;
     if (set[FB_KNOB_TILE_M] || set[FB_KNOB_TILE_N])
         return refuse(says, "no cluster has room for the tiles that the knobs of `%s` ask for", name_of(nest));
-    int64_t all = (int64_t)t->n_strips * t->columns * t->columns * 2;
+    int64_t all = (int64_t)t->n_strips * t->columns * t->columns * (int64_t)fb_dtype_size(t->dtype);
     return refuse(
         says,
         "the weights of `%s` are %lld KiB, %lld a block in a cluster of %d, which its registers and %lld KiB of "

@@ -18,11 +18,18 @@ typedef struct {
     int columns; /* of each strip, of a block of it */
     int across, deep,
         held; /* warps that share the columns, and those that share k; fragments a warp has in registers */
+    int each, batch, passes; /* in single precision, and then across and deep are 0: columns of a lane, rows that are
+                              * multiplied at once, and how often before their sums come together */
     int threads;
     int64_t clusters;
     int64_t shared_bytes, weight_bytes; /* a block's: all that it needs, and the weights it keeps, in registers too */
     double cycles;                      /* of a step, about */
 } fb_cluster_tile;
+
+enum { FB_CLUSTER_PORTABLE = 8 }; /* blocks of a cluster that every GPU with clusters takes */
+
+/* Clusters of so many blocks, one a multiprocessor, that are at work at once. */
+int64_t fb_cluster_at_once(const fb_nest *nest, int blocks);
 
 /* Of a nest of family gemm, as it stands in the body of a loop; knobs (NULL: automatic): tile_m, rows of a cluster, and
  * tile_n, columns of a block, all strips. False with the sentence (says: NULL, or added to) where it cannot be; which

@@ -942,6 +942,13 @@ struct shim_inbox {
     unsigned short ended;
 };
 
+static unsigned __float_as_uint(float x)
+{
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 static void fb_cluster_meet() { shim::barrier_of_cluster(); }
 
 template <int THREADS> static void fb_warps_meet(int barrier) { shim::barrier_of(barrier, THREADS); }
@@ -999,17 +1006,32 @@ SHIM_CALLED static void fb_inbox_wait(unsigned long long *inbox, int parity)
     SHIM_SAY(await(inbox));
 }
 
+namespace shim {
+// Bytes into the memory of another block, and into its count.
+static void send(void *to, unsigned long long *inbox, unsigned rank, const void *piece, int bytes, const void *site)
+{
+    if ((uintptr_t)to % bytes) die("sends to a place that is no multiple of what it sends");
+    SHIM_SAY(reach(rank));
+    SHIM_SAY(access(to, bytes, RACES_WRITE, RACES_ITSELF, site));
+    {
+        quietly q;
+        memcpy(place_in(rank, to), piece, bytes);
+    }
+    inbox_moves(rank, inbox, -bytes, false, site);
+    SHIM_SAY(reach(~0u));
+}
+} // namespace shim
+
 SHIM_CALLED static void fb_send_16(void *to, unsigned long long *inbox, unsigned rank, const unsigned (&piece)[4])
 {
-    if ((uintptr_t)to % 16) shim::die("sends to a place that is no multiple of 16 bytes");
-    SHIM_SAY(reach(rank));
-    SHIM_SAY(access(to, 16, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
-    {
-        shim::quietly q;
-        memcpy(shim::place_in(rank, to), piece, 16);
-    }
-    shim::inbox_moves(rank, inbox, -16, false, __builtin_return_address(0));
-    SHIM_SAY(reach(~0u));
+    shim::send(to, inbox, rank, piece, 16, __builtin_return_address(0));
+}
+
+// ---- what cluster_f32.cuh says in PTX ----
+
+SHIM_CALLED static void fb_send_8(void *to, unsigned long long *inbox, unsigned rank, const unsigned (&piece)[2])
+{
+    shim::send(to, inbox, rank, piece, 8, __builtin_return_address(0));
 }
 
 static float fb_relu_wide(float x) { return x < 0 ? 0 : x; }

@@ -20,52 +20,76 @@ enum { LIMIT_MS = 60000 };
     "local k = (o:sigmoid() * d:tanh()):to('" TYPE "') return {k, d}, {k} end)\n"                                      \
     "return s[1], s[2], ys[1]"
 
+#define GRU(N, H, TYPE)                                                                                                \
+    "local N, H = " #N ", " #H "\n"                                                                                    \
+    "local x, w = g:input('x', {3, N, 3 * H}, '" TYPE "'), g:param('w', {3 * H, H}, '" TYPE                            \
+    "', {low = -0.2, high = 0.2})\n"                                                                                   \
+    "local b = g:param('b', {3 * H}, '" TYPE "')\n"                                                                    \
+    "local s, ys = g:scan({x}, {g:input('h', {N, H}, '" TYPE "')}, function(r, h)\n"                                   \
+    "local xr, xz, xn = table.unpack(r:chunk(3, 1))\n"                                                                 \
+    "local hr, hz, hn = table.unpack((h:matmul(w:t()) + b):chunk(3, 1))\n"                                             \
+    "local z = (xz + hz):sigmoid()\n"                                                                                  \
+    "local n = (xn + (xr + hr):sigmoid() * hn):tanh()\n"                                                               \
+    "local k = n + z * (h - n) return {k}, {k} end)\n"                                                                 \
+    "return s[1], ys[1]"
+
+#define MINIMAL(N, H, TYPE)                                                                                            \
+    "local x = g:input('x', {5, " #N ", " #H "}, '" TYPE "')\n"                                                        \
+    "local w = g:param('w', {" #H ", " #H "}, '" TYPE "', {low = -0.2, high = 0.2})\n"                                 \
+    "local first = g:zeros({" #N ", " #H "}, '" TYPE "')\n"                                                            \
+    "return (g:scan({x}, {first}, function(r, h) return {(r + h:matmul(w)):tanh()} end))[1]"
+
 /* `says`: a part of the sentence; a body that runs in clusters has its shape in the kernel, too. */
 static const struct {
     const char *what, *body, *cell, *says;
     int tile_n; /* columns of a block, all strips: small ones want no cluster by themselves */
+    int tile_m; /* rows of a cluster */
 } cases[] = {
     {"lstm", LSTM(9, 128, "f16", ""), "fb_recurrence<fb_f16, 8, 4, 128, 8, 16,",
-     "each cluster of 8 blocks takes 8 of 9 rows", 64},
+     "each cluster of 8 blocks takes 8 of 9 rows", 64, 0},
     {"rows and columns that do not come out even", LSTM(13, 44, "bf16", ""), "fb_recurrence<fb_bf16, 4, 4, 44, 8, 16,",
-     "of 13 rows", 64},
+     "of 13 rows", 64, 0},
     {"peepholes", LSTM(8, 40, "f16", "i = i + c * 0.5 f = f + c * 0.25\n"), "fb_recurrence<fb_f16, 4, 4, 40,",
-     "each cluster of 4 blocks", 64},
-    {"a minimal form of one gate, no output a step",
-     "local x, w = g:input('x', {5, 9, 24}, 'f16'), g:param('w', {24, 24}, 'f16', {low = -0.2, high = 0.2})\n"
-     "return (g:scan({x}, {g:zeros({9, 24}, 'f16')}, function(r, h) return {(r + h:matmul(w)):tanh()} end))[1]",
-     "fb_recurrence<fb_f16, 2, 1, 24,", "each cluster of 2 blocks", 16},
-    {"gru",
-     "local N, H = 10, 112\n"
-     "local x, w = g:input('x', {3, N, 3 * H}, 'f16'), g:param('w', {3 * H, H}, 'f16', {low = -0.2, high = 0.2})\n"
-     "local b = g:param('b', {3 * H}, 'f16')\n"
-     "local s, ys = g:scan({x}, {g:input('h', {N, H}, 'f16')}, function(r, h)\n"
-     "local xr, xz, xn = table.unpack(r:chunk(3, 1))\n"
-     "local hr, hz, hn = table.unpack((h:matmul(w:t()) + b):chunk(3, 1))\n"
-     "local z = (xz + hz):sigmoid()\n"
-     "local n = (xn + (xr + hr):sigmoid() * hn):tanh()\n"
-     "local k = n + z * (h - n) return {k}, {k} end)\n"
-     "return s[1], ys[1]",
-     "fb_recurrence<fb_f16, 8, 3, 112,", "each cluster of 8 blocks", 0},
-    {"no cluster is as good", LSTM(20, 32, "f16", ""), "fb_recurrence<fb_f16, 1, 4, 32,", "each cluster of 1 block", 0},
+     "each cluster of 4 blocks", 64, 0},
+    {"a minimal form of one gate, no output a step", MINIMAL(9, 24, "f16"), "fb_recurrence<fb_f16, 2, 1, 24,",
+     "each cluster of 2 blocks", 16, 0},
+    {"gru", GRU(10, 112, "f16"), "fb_recurrence<fb_f16, 8, 3, 112,", "each cluster of 8 blocks", 0, 0},
+    {"no cluster is as good", LSTM(20, 32, "f16", ""), "fb_recurrence<fb_f16, 1, 4, 32,", "each cluster of 1 block", 0,
+     0},
+    /* in single precision */
+    {"f32: lstm", LSTM(9, 128, "f32", ""), "fb_recurrence_f32<8, 4, 128, ", "each cluster of 8 blocks takes", 64, 0},
+    {"f32: sets of rows, columns that do not come out even", LSTM(20, 44, "f32", ""),
+     "fb_recurrence_f32<4, 4, 44, 32, 16, 4,", "each cluster of 4 blocks takes 32 of 20 rows", 64, 32},
+    {"f32: sets of four rows", LSTM(17, 66, "f32", ""), "fb_recurrence_f32<16, 4, 66, 16, 6, 1, 4, 1,",
+     "each cluster of 16 blocks takes 16 of 17 rows", 0, 16},
+    {"f32: gru", GRU(10, 112, "f32"), "fb_recurrence_f32<", "each cluster of ", 0, 0},
+    {"f32: a minimal form", MINIMAL(9, 24, "f32"), "fb_recurrence_f32<2, 1, 24, ", "each cluster of 2 blocks", 16, 0},
+    {"f32: peepholes", LSTM(8, 40, "f32", "i = i + c * 0.5 f = f + c * 0.25\n"), "fb_recurrence_f32<4, 4, 40,",
+     "each cluster of 4 blocks", 64, 0},
+    {"f32: weights that registers do not hold", LSTM(5, 256, "f32", ""), "fb_recurrence_f32<4, 4, 256, ",
+     "each cluster of 4 blocks", 256, 0},
     /* refused */
-    {"single precision", LSTM(16, 64, "f32", ""), NULL, "clusters keep 16-bit weights alone", 0},
+    {"tf32",
+     "local x, w = g:input('x', {3, 20, 40}), g:param('w', {40, 40})\n"
+     "return (g:scan({x}, {g:zeros({20, 40})}, function(r, h)\n"
+     "return {(r + h:matmul(w, { precision = 'tf32' })):tanh()} end))[1]",
+     NULL, "multiplies f32 as tf32, and clusters keep weights of 16 bits or f32 in IEEE precision", 0, 0},
     {"the inputs' product in the same sum",
      "local x, w, u = g:input('x', {3, 20, 40}, 'f16'), g:param('w', {40, 40}, 'f16'), g:param('u', {40, 40}, 'f16')\n"
      "return (g:scan({x}, {g:zeros({20, 40}, 'f16')}, function(r, h)\n"
      "return {(r:matmul(u) + h:matmul(w)):tanh()} end))[1]",
-     NULL, "multiply the inputs of all steps before the loop", 0},
+     NULL, "multiply the inputs of all steps before the loop", 0, 0},
     {"what is multiplied is made of the state",
      "local x, w = g:input('x', {3, 16, 40}, 'f16'), g:param('w', {40, 40}, 'f16')\n"
      "return (g:scan({x}, {g:zeros({16, 40}, 'f16')}, function(r, h)\n"
      "return {(r + (h * 0.5):matmul(w)):tanh()} end))[1]",
-     NULL, "is not a state as it was stored", 0},
+     NULL, "is not a state as it was stored", 0, 0},
     {"a row of the state is read elsewhere",
      "local x, w = g:input('x', {3, 16, 40}, 'f16'), g:param('w', {40, 40}, 'f16')\n"
      "return (g:scan({x}, {g:zeros({16, 40}, 'f16')}, function(r, h)\n"
      "return {(r + h:matmul(w) + h:flip(1)):tanh()} end))[1]",
-     NULL, "is read where other blocks store it", 0},
-    {"weights that do not fit", LSTM(8, 1536, "f16", ""), NULL, "do not hold", 0},
+     NULL, "is read where other blocks store it", 0, 0},
+    {"weights that do not fit", LSTM(8, 1536, "f16", ""), NULL, "do not hold", 0, 0},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -103,8 +127,12 @@ static fb_plan *edited(fb_plan *plan, const fb_edit *edit)
 }
 
 /* The loop as one kernel, all that may be fused fused into its product. */
-static fb_plan *whole_loop(fb_planner *planner, int tile_n)
+static fb_plan *whole_loop(fb_planner *planner, int tile_n, int tile_m)
 {
+    const struct {
+        fb_knob knob;
+        int value;
+    } knobs[] = {{FB_KNOB_TILE_N, tile_n}, {FB_KNOB_TILE_M, tile_m}};
     fb_error err;
     const fb_graph *g = fb_planner_graph(planner);
     const fb_deps *d = fb_planner_deps(planner);
@@ -115,9 +143,11 @@ static fb_plan *whole_loop(fb_planner *planner, int tile_n)
                 plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
     for (int i = 0; i < d->n_edges; i++)
         plan = edited(plan, &(fb_edit){.kind = FB_EDIT_FUSE, .a = d->edges[i].producer, .b = d->edges[i].consumer});
-    for (fb_id i = 0; i < g->n_nodes && tile_n; i++)
-        if (g->nodes[i].op == FB_OP_MATMUL)
-            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_KNOB, .a = i, .knob = FB_KNOB_TILE_N, .value = tile_n});
+    for (size_t k = 0; k < sizeof knobs / sizeof *knobs; k++)
+        for (fb_id i = 0; i < g->n_nodes && knobs[k].value; i++)
+            if (g->nodes[i].op == FB_OP_MATMUL)
+                plan = edited(plan,
+                              &(fb_edit){.kind = FB_EDIT_KNOB, .a = i, .knob = knobs[k].knob, .value = knobs[k].value});
     return plan;
 }
 
@@ -156,7 +186,7 @@ static void run_case(fb_script *s, int i)
     fb_machine_default(&m, FB_DEVICE_CUDA);
     fb_graph *g = build(s, i);
     fb_planner *planner = fb_planner_new(g, &m);
-    fb_plan *plan = whole_loop(planner, cases[i].tile_n);
+    fb_plan *plan = whole_loop(planner, cases[i].tile_n, cases[i].tile_m);
     bool is = fb_plan_recurrence(plan, 1, &found, &says);
     if (is != (cases[i].cell != NULL) || !strstr(fb_str_get(&says), cases[i].says))
         fail_msg("%s: \"%s\"", cases[i].what, fb_str_get(&says));
@@ -182,38 +212,53 @@ static void loops_run_in_clusters_or_say_why_not(void **state)
     fb_script_free(s);
 }
 
-static fb_program *program_of(const fb_graph *g, fb_planner **planner, fb_plan **plan)
+static fb_program *program_of(const fb_graph *g, int number, fb_planner **planner, fb_plan **plan)
 {
     fb_machine m;
     fb_error err;
     fb_machine_default(&m, FB_DEVICE_CUDA);
     *planner = fb_planner_new(g, &m);
-    *plan = whole_loop(*planner, cases[2].tile_n);
+    *plan = whole_loop(*planner, cases[number].tile_n, cases[number].tile_m);
     fb_program *p = fb_lower(*plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s", err.text);
     return p;
 }
 
-/* What orders the state's way round: each of these taken away is a race, or stops the kernel. */
-static void what_orders_the_state_is_needed(void **state)
+static void check_cuts(fb_script *s, int number, const char *cell, const char *const *cuts, int n)
 {
-    (void)state;
-    static const char *const cuts[] = {"fb_inbox_wait(", "__syncwarp()", "fb_warps_meet<"};
-    if (!emulation_exists() || !races_wanted()) skip();
-    fb_script *s = start();
     fb_planner *planner;
     fb_plan *plan;
-    fb_graph *g = build(s, 2);
-    fb_program *p = program_of(g, &planner, &plan);
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        char *found = races_without(p, g, "struct fb_recurrence", cuts[i]);
-        if (!found) fail_msg("no race without %s", cuts[i]);
+    fb_graph *g = build(s, number);
+    fb_program *p = program_of(g, number, &planner, &plan);
+    for (int i = 0; i < n; i++) {
+        char *found = races_without(p, g, cell, cuts[i]);
+        if (!found) fail_msg("%s: no race without %s", cell, cuts[i]);
         fb_free(found);
     }
     fb_program_free(p);
     fb_plan_free(plan);
     fb_planner_free(planner);
     fb_graph_free(g);
+}
+
+static int number_of(const char *what)
+{
+    for (int i = 0; i < CASES; i++)
+        if (strcmp(cases[i].what, what) == 0) return i;
+    fail_msg("no case \"%s\"", what);
+    return 0;
+}
+
+/* What orders the state's way round: each of these taken away is a race, or stops the kernel. */
+static void what_orders_the_state_is_needed(void **state)
+{
+    (void)state;
+    static const char *const halves[] = {"fb_inbox_wait(", "__syncwarp()", "fb_warps_meet<"};
+    static const char *const singles[] = {"fb_inbox_wait(", "__syncwarp()"};
+    if (!emulation_exists() || !races_wanted()) skip();
+    fb_script *s = start();
+    check_cuts(s, number_of("peepholes"), "struct fb_recurrence", halves, 3);
+    check_cuts(s, number_of("f32: lstm"), "struct fb_recurrence_f32", singles, 2);
     fb_script_free(s);
 }
 
@@ -228,7 +273,7 @@ static void older_gpus_meet_grid_wide(void **state)
     m.compute_major = 8;
     fb_graph *g = build(s, 0);
     fb_planner *planner = fb_planner_new(g, &m);
-    fb_plan *plan = whole_loop(planner, 0);
+    fb_plan *plan = whole_loop(planner, 0, 0);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s", err.text);
     assert_true(!loop_kernel(p)->needs.cluster && strstr(loop_kernel(p)->source, "fb_meet_all();"));
