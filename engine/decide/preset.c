@@ -4,6 +4,7 @@
 #include "decide/preset.h"
 
 #include "decide/decide.h"
+#include "decide/whole_loop.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -217,25 +218,56 @@ static bool decide_roll(fb_decider *d)
     return false;
 }
 
-/* A loop that was found is one kernel where that is predicted to be faster. */
+static double us_of(const fb_plan *plan)
+{
+    fb_plan_cost c;
+    fb_plan_cost_of(plan, &c);
+    return c.us;
+}
+
+/* A loop that was found is one kernel where that is predicted to be faster: with all of a step in one stage where that
+ * is the fastest, or as the plan has its body. Returns the plan that goes on. */
+static fb_plan *merge_loop(fb_decider *d, fb_plan *plan, fb_id loop)
+{
+    fb_plan *next = NULL;
+    fb_candidate what = {FB_STEP_GENERATE, loop, FB_NONE, NAN};
+    fb_verdict v = fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = loop, .b = FB_NONE}, &next), all = {0};
+    fb_plan *whole = fb_decide_whole_loop(plan, loop, &all);
+    fb_str why = {0};
+    bool good = next && v.kind == FB_VERDICT_FINE;
+    if (whole) {
+        char before[32], after[32];
+        fb_format_us(before, us_of(plan)), fb_format_us(after, us_of(whole));
+        fb_str_addf(&why,
+                    "with its products generated and all of a step in one stage, %s → %s predicted for the whole "
+                    "run: %s",
+                    before, after, all.text);
+        if (us_of(whole) < us_of(good ? next : plan)) {
+            fb_plan *slower = next;
+            next = whole, whole = slower;
+            good = true;
+        } else if (good) {
+            fb_str_clear(&why);
+            fb_str_add(&why, v.text);
+        }
+    } else {
+        fb_str_add(&why, v.text);
+    }
+    if (!good)
+        fb_decline_by_rule(d, what, (fb_beside){0}, "%s", fb_str_get(&why));
+    else
+        good = fb_decide(d, what, (fb_beside){0}, "%s", fb_str_get(&why));
+    fb_str_free(&why);
+    fb_plan_free(whole);
+    fb_plan_free(good ? plan : next);
+    return good ? next : plan;
+}
+
 static fb_plan *merge_found(fb_decider *d, fb_plan *plan)
 {
     fb_planner *p = plan->planner;
-    for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(d); i++) {
-        fb_plan *next = NULL;
-        fb_edit e = {.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE};
-        fb_candidate what = {FB_STEP_GENERATE, i, FB_NONE, NAN};
-        if (p->g->nodes[i].op != FB_OP_LOOP || fb_planner_roll(p)->was[i] != FB_NONE) continue;
-        fb_verdict v = fb_plan_try(plan, &e, &next);
-        bool good = v.kind == FB_VERDICT_FINE && next;
-        if (!good) fb_decline_by_rule(d, what, (fb_beside){0}, "%s", v.text);
-        if (good && fb_decide(d, what, (fb_beside){0}, "%s", v.text)) {
-            fb_plan_free(plan);
-            plan = next;
-        } else {
-            fb_plan_free(next);
-        }
-    }
+    for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(d); i++)
+        if (p->g->nodes[i].op == FB_OP_LOOP && fb_planner_roll(p)->was[i] == FB_NONE) plan = merge_loop(d, plan, i);
     return plan;
 }
 

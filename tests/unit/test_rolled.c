@@ -1,27 +1,35 @@
 /* Plans whose written out steps are loops: made by an edit and taken back, carried over, kept in files, predicted. */
 #include "plan_help.h"
 
+#include "plan/loops.h"
+
 #include <jansson.h>
 #include <math.h>
 
 enum { STEPS = 5 };
 
 /* h' = tanh(h w + x[t] + b), all steps stacked; `own`: each step with weights of its own. */
-static fb_graph *steps_of(int n, bool own)
+static fb_graph *steps_of_size(int n, bool own, int rows, int width)
 {
     fb_graph *g = fb_graph_new("steps");
-    fb_id x = input(g, "x", DIMS(n * 16, 32)), h = input(g, "h", DIMS(16, 32)), b = input(g, "b", DIMS(32));
-    fb_id w = own ? FB_NONE : source(g, FB_OP_PARAM, "w", DIMS(32, 32), FB_F32), each[16];
+    fb_id x = input(g, "x", DIMS(n * rows, width)), h = input(g, "h", DIMS(rows, width)),
+          b = input(g, "b", DIMS(width));
+    fb_id w = own ? FB_NONE : source(g, FB_OP_PARAM, "w", DIMS(width, width), FB_F32), each[16];
     for (int t = 0; t < n; t++) {
         open_scope(g, "step", t, NULL, FB_NONE);
-        if (own) w = source(g, FB_OP_PARAM, "w", DIMS(32, 32), FB_F32);
-        fb_id sum =
-            node2(g, FB_OP_ADD, "sum", node2(g, FB_OP_MATMUL, "product", h, w), slice(g, x, 0, 16 * t, 16 * t + 16));
+        if (own) w = source(g, FB_OP_PARAM, "w", DIMS(width, width), FB_F32);
+        fb_id sum = node2(g, FB_OP_ADD, "sum", node2(g, FB_OP_MATMUL, "product", h, w),
+                          slice(g, x, 0, rows * t, rows * t + rows));
         h = each[t] = node1(g, FB_OP_TANH, "tanh", node2(g, FB_OP_ADD, "moved", sum, b));
         close_scope(g, FB_NONE);
     }
     output(g, add_node(g, FB_OP_STACK, "all", NULL, n, each));
     return finish(g);
+}
+
+static fb_graph *steps_of(int n, bool own)
+{
+    return steps_of_size(n, own, 16, 32);
 }
 
 typedef struct {
@@ -209,6 +217,38 @@ static void the_preset_rolls(void **state)
     }
 }
 
+/* On a GPU the loop that was found is one kernel in clusters, though its product alone was a library call: predicted to
+ * be faster than the loop with its kernels; where no decision but the first is taken it is not. */
+static void the_preset_sends_round(void **state)
+{
+    (void)state;
+    bench b = bench_of(steps_of_size(STEPS, false, 256, 512), FB_DEVICE_CUDA);
+    fb_preset_use use;
+    fb_error err;
+    fb_recurrence found;
+    fb_steps *steps = NULL;
+    assert_true(fb_preset_parse("rolled", &use, &err));
+    fb_plan *all = fb_preset_make(&use, b.p, &steps, &err);
+    const fb_step *last = fb_steps_at(steps, fb_steps_kept(steps) - 1);
+    assert_true(last->what.kind == FB_STEP_GENERATE && last->outcome == FB_STEP_TAKEN && last->rolled);
+    assert_non_null(strstr(last->why, "with its products generated and all of a step in one stage"));
+    assert_non_null(strstr(last->why, "each cluster of"));
+    check_plan(all);
+    assert_true(fb_plan_recurrence(all, 1, &found, NULL) && found.tile.batch > 0);
+    use.n_no = 1;
+    use.no[0] = fb_steps_count(steps);
+    fb_plan *apart = fb_preset_make(&use, b.p, NULL, &err);
+    assert_false(fb_plan_recurrence(apart, 1, &found, NULL));
+    fb_plan_cost one, many;
+    fb_plan_cost_of(all, &one);
+    fb_plan_cost_of(apart, &many);
+    assert_true(one.us < many.us && one.launches < many.launches);
+    fb_steps_free(steps);
+    fb_plan_free(all);
+    fb_plan_free(apart);
+    bench_free(&b);
+}
+
 /* No preset of the list makes another graph of it. */
 static void it_is_asked_for(void **state)
 {
@@ -226,11 +266,9 @@ static void it_is_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_decided_goes_along),
-        cmocka_unit_test(files_say_it),
-        cmocka_unit_test(steps_apart_stay_apart),
-        cmocka_unit_test(the_preset_rolls),
-        cmocka_unit_test(it_is_asked_for),
+        cmocka_unit_test(what_was_decided_goes_along), cmocka_unit_test(files_say_it),
+        cmocka_unit_test(steps_apart_stay_apart),      cmocka_unit_test(the_preset_rolls),
+        cmocka_unit_test(the_preset_sends_round),      cmocka_unit_test(it_is_asked_for),
     };
     return cmocka_run_group_tests_name("rolled", tests, NULL, NULL);
 }

@@ -1,0 +1,11 @@
+/* A loop as one kernel, with all that this takes, as one decision. */
+#ifndef FB_DECIDE_WHOLE_LOOP_H
+#define FB_DECIDE_WHOLE_LOOP_H
+
+#include "plan/plan.h"
+
+/* The plan with that loop (a node) as one kernel, its products generated and what is made of them in one stage as far
+ * as may be; the caller frees it. NULL where it cannot be one kernel. `v`: the verdict on the last step. */
+fb_plan *fb_decide_whole_loop(const fb_plan *plan, fb_id loop, fb_verdict *v);
+
+#endif
