@@ -390,7 +390,7 @@ static void open_elements(const writer *w)
 /* Where element fb_e of a thread's is; nothing is done to one that is outside. */
 static void place_element(const writer *w, const fb_cluster_tile *x)
 {
-    if (in_sets(x)) fb_emit(w->e, "if (!fb_cell::makes()) continue;");
+    if (in_sets(x)) fb_emit(w->e, "if (!fb_cell::makes(fb_e)) continue;");
     fb_emit(w->e, "const int fb_m = fb_cell::row(%sfb_e), fb_n = fb_cell::column(fb_e);",
             in_sets(x) ? fb_arena_printf(w->e->arena, "%s, ", set_of(x)) : "");
     if (w->t->rows % x->rows) fb_emit(w->e, "if (m0 + fb_m >= %" PRId64 ") continue;", w->t->rows);
@@ -452,9 +452,9 @@ static const char *cell_of(const writer *w, const fb_cluster_tile *x)
 {
     fb_arena *arena = w->e->arena;
     if (in_sets(x))
-        return fb_arena_printf(arena, "fb_recurrence_f32<%d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>", x->blocks,
-                               w->t->n_strips, w->t->columns, x->rows, x->columns, x->each, x->batch, x->passes,
-                               x->held);
+        return fb_arena_printf(arena, "fb_recurrence_f32<%d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d, %d>", x->blocks,
+                               w->t->n_strips, w->t->columns, x->rows, x->columns, x->slices, x->each, x->batch,
+                               x->passes, x->held);
     return fb_arena_printf(arena, "fb_recurrence<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d>", w->element, x->blocks,
                            w->t->n_strips, w->t->columns, x->rows, x->columns, x->across, x->deep, x->held);
 }

@@ -18,8 +18,9 @@ typedef struct {
     int columns; /* of each strip, of a block of it */
     int across, deep,
         held; /* warps that share the columns, and those that share k; fragments a warp has in registers */
-    int each, batch, passes; /* in single precision, and then across and deep are 0: columns of a lane, rows that are
-                              * multiplied at once, and how often before their sums come together */
+    int slices, each, batch, passes; /* in single precision (kernels/cluster_f32.cuh), where across and deep are 0:
+                                      * lanes that share k, columns of one, rows that are multiplied at once, and how
+                                      * often until a set of them is made */
     int threads;
     int64_t clusters;
     int64_t shared_bytes, weight_bytes; /* a block's: all that it needs, and the weights it keeps, in registers too */

@@ -11,16 +11,22 @@
 #include <math.h>
 
 enum {
-    SLICES = 16,
-    CHUNK = 4, /* as in kernels/cluster_f32.cuh: lanes that share k, and how many of it each takes */
+    CHUNK = 4, /* as in kernels/cluster_f32.cuh: of k that a lane takes at a time, */
+    PIECE = 4, /* and columns that are sent together */
     MOST_BLOCKS = 16,
-    MOST_EACH = 4,
-    MOST_BATCH = 8,
     MOST_WARPS = 32,
     REGISTERS = 65536, /* of a multiprocessor; besides what is counted below a thread needs about OTHER */
     MOST_REGISTERS = 255,
-    OTHER = 20,
+    OTHER = 24,
+    WARP = 32,
 };
+
+/* Columns of a lane, and lanes that share k. */
+static const struct {
+    int slices, each;
+} lanes[] = {{16, 1}, {16, 2}, {32, 1}, {32, 2}, {32, 3}, {32, 4}};
+
+static const int batches[] = {2, 4, 8};
 
 /* Values that are loaded before the product, for an element. */
 static int early_loads(const fb_nest *nest)
@@ -32,21 +38,25 @@ static int early_loads(const fb_nest *nest)
     return n;
 }
 
+typedef struct {
+    int columns, chunks, split, mine; /* as the kernel has them */
+} shares;
+
 /* The cycles of a step. */
-static double cycles_of(const fb_nest *nest, const fb_cluster_tile *x, int chunks)
+static double cycles_of(const fb_nest *nest, const fb_cluster_tile *x, const shares *h)
 {
-    const double exchange = 1000, wide = 300, alone = 400, made = 50;
+    const double exchange = 1000, wide = 300, alone = 400, made = 50, a_batch = 10, a_read = 4, a_shuffle = 2;
     const fb_tiled *t = nest->tiled;
-    int warps = x->threads / nest->target->warp, around = (warps + 3) / 4, left = chunks - x->held;
-    int columns = x->each * t->n_strips, spare = SLICES / (x->batch * x->passes), turns = 0;
-    while (spare >> (turns + 1)) turns++;
-    double multiplies = (double)x->passes * chunks * CHUNK * x->batch * columns;
-    double reads = (double)x->passes * (chunks * x->batch + left * columns);
-    double shuffles = (double)columns * (x->passes * (x->batch - 1) + x->passes - 1 + turns);
-    double banks = warps * (x->passes * (2.0 * chunks * x->batch + 4.0 * left * columns) + shuffles);
-    double issued = around * (multiplies + reads + 2 * shuffles + made * columns);
-    double a_set = fmax(issued, banks), sets = (double)x->rows / (x->batch * x->passes);
-    double round = alone + (x->blocks > 1 ? exchange + (x->blocks > FB_CLUSTER_PORTABLE ? wide : 0) : 0);
+    int warps = x->threads / WARP, around = (warps + 3) / 4, left = h->chunks - x->held, turns = 0;
+    while (x->slices / (x->batch * h->split) >> (turns + 1)) turns++;
+    double multiplies = (double)h->chunks * CHUNK * x->batch * h->columns;
+    double reads = h->chunks * x->batch + (double)left * h->columns;
+    double shuffles = (x->batch - 1) * h->columns + (double)(h->split - 1 + turns) * h->columns / h->split;
+    double issued = around * (multiplies + reads + 2 * shuffles + a_batch),
+           banks = warps * (a_read * reads + a_shuffle * shuffles);
+    double a_set = x->passes * fmax(issued, banks) + alone + around * made * h->mine * t->n_strips;
+    double sets = (double)x->rows / (x->batch * x->passes);
+    double round = x->blocks > 1 ? exchange + (x->blocks > FB_CLUSTER_PORTABLE ? wide : 0) : 0;
     return (double)fb_ceil_div(x->clusters, fb_cluster_at_once(nest, x->blocks)) *
            (sets * a_set + fmax(round - (sets - 1) * a_set, 0));
 }
@@ -54,51 +64,66 @@ static double cycles_of(const fb_nest *nest, const fb_cluster_tile *x, int chunk
 static bool fit(const fb_nest *nest, fb_cluster_tile *x)
 {
     const fb_tiled *t = nest->tiled;
-    int a_warp = 2 * x->each, columns = x->each * t->n_strips, set = x->batch * x->passes;
-    int warps = x->columns / a_warp, chunks = (int)fb_ceil_div(t->columns, SLICES * CHUNK);
-    if (x->columns % a_warp || warps > MOST_WARPS) return false;
-    x->threads = warps * nest->target->warp;
+    int a_warp = WARP / x->slices * x->each, set = x->batch * x->passes, warps = x->columns / a_warp;
+    shares h = {.columns = x->each * t->n_strips, .chunks = (int)fb_ceil_div(t->columns, x->slices * CHUNK)};
+    int even = h.columns & -h.columns, most_split = x->slices / x->batch;
+    h.split = even < most_split ? even : most_split;
+    if (warps > MOST_WARPS) return false;
+    x->threads = warps * WARP;
+    h.mine = (set * x->columns + x->threads - 1) / x->threads;
     int most = REGISTERS / x->threads / 8 * 8;
     if (most > MOST_REGISTERS) most = MOST_REGISTERS;
-    int used = OTHER + columns * (x->batch + x->passes - 1) + CHUNK * 4 + x->each * early_loads(nest);
-    int room = (most - used) / (CHUNK * columns);
-    if (room < chunks) room = (most - used - CHUNK) / (CHUNK * columns); /* the others pass through registers, too */
-    x->held = room < 0 ? 0 : room < chunks ? room : chunks;
-    int64_t depth = (int64_t)chunks * SLICES * CHUNK, width = (int64_t)x->blocks * x->columns;
-    int64_t line = depth > width ? depth : fb_ceil_div(width, 32) * 32;
-    int64_t chunk_bytes = (int64_t)x->threads * columns * CHUNK * 4;
-    x->weight_bytes = chunks * chunk_bytes;
-    x->shared_bytes = (int64_t)x->rows / set * 16 + 8 * x->rows * line + (chunks - x->held) * chunk_bytes;
+    int used = OTHER + h.columns * x->batch + CHUNK * x->batch + h.mine * early_loads(nest);
+    int room = (most - used) / (CHUNK * h.columns);
+    if (room < h.chunks)
+        room = (most - used - CHUNK) / (CHUNK * h.columns); /* the others pass through registers, too */
+    x->held = room < 0 ? 0 : room < h.chunks ? room : h.chunks;
+    int64_t depth = (int64_t)h.chunks * x->slices * CHUNK, width = (int64_t)x->blocks * x->columns;
+    int64_t line = depth > width ? depth : fb_ceil_div(width, 32) * 32, sets = x->rows / set;
+    int64_t chunk_bytes = (int64_t)x->threads * h.columns * CHUNK * 4;
+    int64_t sums = (int64_t)(sets > 1 ? 2 : 1) * set * (x->columns * t->n_strips + 8) * 4;
+    x->weight_bytes = h.chunks * chunk_bytes;
+    x->shared_bytes = fb_ceil_div(sets * 24, 16) * 16 + 8 * x->rows * line + sums + (h.chunks - x->held) * chunk_bytes;
     x->clusters = fb_ceil_div(t->rows, x->rows);
-    x->cycles = cycles_of(nest, x, chunks);
+    x->cycles = cycles_of(nest, x, &h);
     return room >= 0 && x->shared_bytes <= t->shared_bytes && x->clusters * x->blocks <= 65535;
+}
+
+/* All rows of a cluster, in sets of all sizes. */
+static void try_rows(const fb_nest *nest, int64_t wanted, fb_cluster_tile x, fb_cluster_tile *best)
+{
+    int64_t rows = nest->tiled->rows;
+    for (x.passes = 1; x.batch * (x.passes - 1) < rows; x.passes++)
+        for (int set = x.batch * x.passes, sets = 1; set * (int64_t)(sets - 1) < rows; sets++) {
+            x.rows = set * sets;
+            if (wanted && x.rows != wanted) continue;
+            if (!fit(nest, &x)) break; /* nor do more */
+            if (!best->blocks || x.cycles < best->cycles) *best = x;
+        }
 }
 
 bool fb_cluster_f32_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_tile *out)
 {
     const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
     const fb_tiled *t = nest->tiled;
-    bool found = false;
+    fb_cluster_tile best = {0};
     for (int blocks = 1; blocks <= MOST_BLOCKS; blocks *= 2)
-        for (int each = 1; each <= MOST_EACH; each *= 2) {
-            int columns = (int)fb_ceil_div(t->columns, (int64_t)2 * each * blocks) * 2 * each;
-            if (blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns) break; /* half of them would have none */
+        for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++) {
+            int a_warp = WARP / lanes[l].slices * lanes[l].each;
+            while (a_warp % PIECE) a_warp += WARP / lanes[l].slices * lanes[l].each;
+            int columns = (int)fb_ceil_div(t->columns, (int64_t)a_warp * blocks) * a_warp;
+            if (blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns)
+                continue; /* half of them would have none */
             if (set[FB_KNOB_TILE_N] && columns * t->n_strips != set[FB_KNOB_TILE_N]) continue;
-            for (int batch = 4; batch <= MOST_BATCH; batch *= 2)
-                for (int passes = 1; batch * passes <= SLICES; passes *= 2)
-                    for (int rows = batch * passes; rows < t->rows + batch * passes; rows += batch * passes) {
-                        fb_cluster_tile x = {.blocks = blocks,
-                                             .rows = rows,
-                                             .columns = columns,
-                                             .each = each,
-                                             .batch = batch,
-                                             .passes = passes};
-                        if (set[FB_KNOB_TILE_M] && rows != set[FB_KNOB_TILE_M]) continue;
-                        if (!fit(nest, &x)) break; /* nor do more */
-                        if (found && x.cycles >= out->cycles) continue;
-                        *out = x;
-                        found = true;
-                    }
+            for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+                try_rows(nest, set[FB_KNOB_TILE_M],
+                         (fb_cluster_tile){.blocks = blocks,
+                                           .columns = columns,
+                                           .slices = lanes[l].slices,
+                                           .each = lanes[l].each,
+                                           .batch = batches[b]},
+                         &best);
         }
-    return found;
+    if (best.blocks) *out = best;
+    return best.blocks > 0;
 }

@@ -935,30 +935,25 @@ SHIM_CALLED static void fb_count_wait(unsigned long long *count, int parity)
 // ---- what cluster.cuh says in PTX ----
 
 // A count of bytes: those still to come in this phase (below zero: they came before they were expected), arrivals still
-// missing, phases that have ended.
+// missing, and of a phase, phases that have ended.
 struct shim_inbox {
     int to_come;
-    short missing;
+    signed char missing, arrivals;
     unsigned short ended;
 };
-
-static unsigned __float_as_uint(float x)
-{
-    unsigned bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 
 static void fb_cluster_meet() { shim::barrier_of_cluster(); }
 
 template <int THREADS> static void fb_warps_meet(int barrier) { shim::barrier_of(barrier, THREADS); }
 
-SHIM_CALLED static void fb_inbox_start(unsigned long long *inbox)
+static void start_inbox(unsigned long long *inbox, int arrivals, const void *site)
 {
-    SHIM_SAY(access(inbox, sizeof *inbox, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
+    SHIM_SAY(access(inbox, sizeof *inbox, RACES_WRITE, RACES_ITSELF, site));
     shim::quietly q;
-    *(shim_inbox *)inbox = {0, 1, 0};
+    *(shim_inbox *)inbox = {0, (signed char)arrivals, (signed char)arrivals, 0};
 }
+
+SHIM_CALLED static void fb_inbox_start(unsigned long long *inbox) { start_inbox(inbox, 1, __builtin_return_address(0)); }
 
 namespace shim {
 // `at` of another block of those that are there at once, where its shared memory is while it does not run.
@@ -981,7 +976,7 @@ static void inbox_moves(unsigned block, unsigned long long *inbox, int bytes, bo
         c->to_come += bytes;
         c->missing -= arrives;
         last = c->missing <= 0 && !c->to_come;
-        if (last) c->missing = 1, c->ended++;
+        if (last) c->missing = c->arrivals, c->ended++;
     }
     SHIM_SAY(arrive(inbox, RACES_ITSELF, last));
 }
@@ -1006,32 +1001,29 @@ SHIM_CALLED static void fb_inbox_wait(unsigned long long *inbox, int parity)
     SHIM_SAY(await(inbox));
 }
 
-namespace shim {
-// Bytes into the memory of another block, and into its count.
-static void send(void *to, unsigned long long *inbox, unsigned rank, const void *piece, int bytes, const void *site)
-{
-    if ((uintptr_t)to % bytes) die("sends to a place that is no multiple of what it sends");
-    SHIM_SAY(reach(rank));
-    SHIM_SAY(access(to, bytes, RACES_WRITE, RACES_ITSELF, site));
-    {
-        quietly q;
-        memcpy(place_in(rank, to), piece, bytes);
-    }
-    inbox_moves(rank, inbox, -bytes, false, site);
-    SHIM_SAY(reach(~0u));
-}
-} // namespace shim
-
 SHIM_CALLED static void fb_send_16(void *to, unsigned long long *inbox, unsigned rank, const unsigned (&piece)[4])
 {
-    shim::send(to, inbox, rank, piece, 16, __builtin_return_address(0));
+    if ((uintptr_t)to % 16) shim::die("sends to a place that is no multiple of 16 bytes");
+    SHIM_SAY(reach(rank));
+    SHIM_SAY(access(to, 16, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
+    {
+        shim::quietly q;
+        memcpy(shim::place_in(rank, to), piece, 16);
+    }
+    shim::inbox_moves(rank, inbox, -16, false, __builtin_return_address(0));
+    SHIM_SAY(reach(~0u));
 }
 
 // ---- what cluster_f32.cuh says in PTX ----
 
-SHIM_CALLED static void fb_send_8(void *to, unsigned long long *inbox, unsigned rank, const unsigned (&piece)[2])
+SHIM_CALLED static void fb_inbox_start_of(unsigned long long *count, int arrivals)
 {
-    shim::send(to, inbox, rank, piece, 8, __builtin_return_address(0));
+    start_inbox(count, arrivals, __builtin_return_address(0));
+}
+
+SHIM_CALLED static void fb_inbox_arrive(unsigned long long *count)
+{
+    shim::inbox_moves(shim::current / blockDim.x, count, 0, true, __builtin_return_address(0));
 }
 
 static float fb_relu_wide(float x) { return x < 0 ? 0 : x; }
