@@ -253,11 +253,11 @@ static void what_orders_the_state_is_needed(void **state)
 {
     (void)state;
     static const char *const halves[] = {"fb_inbox_wait(", "__syncwarp()", "fb_warps_meet<"};
-    static const char *const singles[] = {"fb_inbox_wait(", "__syncwarp()"};
+    static const char *const singles[] = {"fb_inbox_wait(inbox", "fb_meet<", "__syncwarp()", "fb_inbox_wait(outbox"};
     if (!emulation_exists() || !races_wanted()) skip();
     fb_script *s = start();
     check_cuts(s, number_of("peepholes"), "struct fb_recurrence", halves, 3);
-    check_cuts(s, number_of("f32: lstm"), "struct fb_recurrence_f32", singles, 2);
+    check_cuts(s, number_of("f32: lstm"), "struct fb_recurrence_f32", singles, 4);
     fb_script_free(s);
 }
 
