@@ -91,7 +91,8 @@ static double clusters_save_us(const fb_plan *plan, fb_id whole, const fb_recurr
     double clock = fb_cycles_a_us(m), us = clock > 0 ? r->tile.cycles / clock : c.us;
     int64_t bytes = c.bytes_read + c.bytes_written - r->tile.weight_bytes * r->tile.blocks;
     us = fmax(us, bytes > 0 ? fb_memory_filled_us(m, (double)bytes) : 0);
-    return (fb_plan_kernel_us(plan, whole, a, &c) - us) * fb_judge_region_trips(plan->planner->g, whole);
+    double start = clock > 0 ? r->tile.start / clock : 0;
+    return (fb_plan_kernel_us(plan, whole, a, &c) - us) * fb_judge_region_trips(plan->planner->g, whole) - start;
 }
 
 static double loop_saves_us(const fb_plan *plan, fb_id whole)

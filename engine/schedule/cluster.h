@@ -24,7 +24,7 @@ typedef struct {
     int threads;
     int64_t clusters;
     int64_t shared_bytes, weight_bytes; /* a block's: all that it needs, and the weights it keeps, in registers too */
-    double cycles;                      /* of a step, about */
+    double cycles, start;               /* of a step, about, and before the first */
 } fb_cluster_tile;
 
 enum { FB_CLUSTER_PORTABLE = 8 }; /* blocks of a cluster that every GPU with clusters takes */

@@ -42,23 +42,27 @@ typedef struct {
     int columns, chunks, split, mine; /* as the kernel has them */
 } shares;
 
-/* The cycles of a step. */
-static double cycles_of(const fb_nest *nest, const fb_cluster_tile *x, const shares *h)
+/* The cycles of a step, and those before the first one, in which blocks fetch their weights. Measured on an H200
+ * (2026-11), an LSTM of 384: of 20 ways to deal out 64 rows to clusters of 16 and 8, and 512 rows, 18 took within 10 %
+ * of this. A warp's instructions are not always there to be issued, and what is made of the sums is made by all warps
+ * at once: exponentials and divisions that wait for each other. Clusters of 16 were 7 at a time, of 8 15. */
+static double cycles_of(const fb_nest *nest, fb_cluster_tile *x, const shares *h)
 {
-    const double exchange = 1000, wide = 300, alone = 400, made = 50, a_batch = 10, a_read = 4, a_shuffle = 2;
+    const double exchange = 500, a_set = 100, made = 130, a_batch = 30, stalls = 1.5, a_read = 4, a_shuffle = 2,
+                 start = 20000;
     const fb_tiled *t = nest->tiled;
     int warps = x->threads / WARP, around = (warps + 3) / 4, left = h->chunks - x->held, turns = 0;
     while (x->slices / (x->batch * h->split) >> (turns + 1)) turns++;
     double multiplies = (double)h->chunks * CHUNK * x->batch * h->columns;
     double reads = h->chunks * x->batch + (double)left * h->columns;
     double shuffles = (x->batch - 1) * h->columns + (double)(h->split - 1 + turns) * h->columns / h->split;
-    double issued = around * (multiplies + reads + 2 * shuffles + a_batch),
-           banks = warps * (a_read * reads + a_shuffle * shuffles);
-    double a_set = x->passes * fmax(issued, banks) + alone + around * made * h->mine * t->n_strips;
-    double sets = (double)x->rows / (x->batch * x->passes);
-    double round = x->blocks > 1 ? exchange + (x->blocks > FB_CLUSTER_PORTABLE ? wide : 0) : 0;
-    return (double)fb_ceil_div(x->clusters, fb_cluster_at_once(nest, x->blocks)) *
-           (sets * a_set + fmax(round - (sets - 1) * a_set, 0));
+    double issued = around * (multiplies + reads + 2 * shuffles + a_batch);
+    double banks = warps * (a_read * reads + a_shuffle * shuffles);
+    double each = stalls * x->passes * fmax(issued, banks) + a_set + around * made * h->mine * t->n_strips;
+    double sets = (double)x->rows / (x->batch * x->passes), round = x->blocks > 1 ? exchange : 0;
+    double rounds = (double)fb_ceil_div(x->clusters, fb_cluster_at_once(nest, x->blocks));
+    x->start = rounds * start;
+    return rounds * (sets * each + fmax(round - (sets - 1) * each, 0));
 }
 
 static bool fit(const fb_nest *nest, fb_cluster_tile *x)
