@@ -18,7 +18,6 @@ enum {
     REGISTERS = 65536, /* of a multiprocessor; besides what is counted below a thread needs about OTHER */
     MOST_REGISTERS = 255,
     OTHER = 24,
-    WARP = 32,
 };
 
 /* Columns of a lane, and lanes that share k. */
@@ -51,7 +50,7 @@ static double cycles_of(const fb_nest *nest, fb_cluster_tile *x, const shares *h
     const double exchange = 500, a_set = 100, made = 130, a_batch = 30, stalls = 1.5, a_read = 4, a_shuffle = 2,
                  start = 20000;
     const fb_tiled *t = nest->tiled;
-    int warps = x->threads / WARP, around = (warps + 3) / 4, left = h->chunks - x->held, turns = 0;
+    int warps = x->threads / nest->target->warp, around = (warps + 3) / 4, left = h->chunks - x->held, turns = 0;
     while (x->slices / (x->batch * h->split) >> (turns + 1)) turns++;
     double multiplies = (double)h->chunks * CHUNK * x->batch * h->columns;
     double reads = h->chunks * x->batch + (double)left * h->columns;
@@ -68,12 +67,12 @@ static double cycles_of(const fb_nest *nest, fb_cluster_tile *x, const shares *h
 static bool fit(const fb_nest *nest, fb_cluster_tile *x)
 {
     const fb_tiled *t = nest->tiled;
-    int a_warp = WARP / x->slices * x->each, set = x->batch * x->passes, warps = x->columns / a_warp;
+    int a_warp = nest->target->warp / x->slices * x->each, set = x->batch * x->passes, warps = x->columns / a_warp;
     shares h = {.columns = x->each * t->n_strips, .chunks = (int)fb_ceil_div(t->columns, x->slices * CHUNK)};
     int even = h.columns & -h.columns, most_split = x->slices / x->batch;
     h.split = even < most_split ? even : most_split;
     if (warps > MOST_WARPS) return false;
-    x->threads = warps * WARP;
+    x->threads = warps * nest->target->warp;
     h.mine = (set * x->columns + x->threads - 1) / x->threads;
     int most = REGISTERS / x->threads / 8 * 8;
     if (most > MOST_REGISTERS) most = MOST_REGISTERS;
@@ -113,8 +112,8 @@ bool fb_cluster_f32_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_clust
     fb_cluster_tile best = {0};
     for (int blocks = 1; blocks <= MOST_BLOCKS; blocks *= 2)
         for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++) {
-            int a_warp = WARP / lanes[l].slices * lanes[l].each;
-            while (a_warp % PIECE) a_warp += WARP / lanes[l].slices * lanes[l].each;
+            int a_warp = nest->target->warp / lanes[l].slices * lanes[l].each;
+            while (a_warp % PIECE) a_warp += nest->target->warp / lanes[l].slices * lanes[l].each;
             int columns = (int)fb_ceil_div(t->columns, (int64_t)a_warp * blocks) * a_warp;
             if (blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns)
                 continue; /* half of them would have none */
