@@ -403,7 +403,7 @@ static void set_operand(const fb_lowering *l, const fb_contraction *c, int arg, 
     if (*base == FB_NONE)
         FB_ASSERT(fb_access_strided(g, c->operand[arg], base, &offset, strides));
     else
-        fb_library_operand(g, c->node, arg, strides);
+        fb_storage_operand(g, c->node, arg, strides);
     int64_t row = strides[s->rank - 2], col = strides[s->rank - 1];
     int64_t batch = batch_stride(&g->nodes[c->node].shape, s, strides);
     if (arg == 0)

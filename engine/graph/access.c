@@ -4,6 +4,7 @@
 
 #include "base/mutate.h"
 #include "base/vec.h"
+#include "graph/storage.h"
 
 #include <string.h>
 
@@ -127,7 +128,7 @@ void fb_access_at(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *
 
 fb_ix fb_access_offset(const fb_graph *g, fb_index_pool *p, const fb_access *a)
 {
-    return fb_ix_ravel(p, a->rank, shape_of(g, a->base)->dim, a->coords);
+    return fb_storage_offset(g, p, a->base, a->coords);
 }
 
 void fb_access_broadcast(const fb_graph *g, fb_index_pool *p, fb_id node, int arg, const fb_ix *coords,
@@ -233,7 +234,7 @@ bool fb_access_strided(const fb_graph *g, fb_id node, fb_id *base, int64_t *offs
         node = g->nodes[node].args[0];
     }
     window w = {0};
-    fb_shape_strides(shape_of(g, node), w.strides);
+    fb_storage_strides(g, node, w.strides);
     bool ok = true;
     for (int i = views.n - 1; i >= 0 && ok; i--) ok = apply(g, fb_node_at(g, views.at[i]), &w);
     FB_VEC_FREE(&views);

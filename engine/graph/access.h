@@ -33,7 +33,7 @@ typedef struct {
 
 /* coords: one expression a dim of `node`. */
 void fb_access_at(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords, fb_access *out);
-/* Row-major element offset into the base's storage. */
+/* Element offset into the base's storage. */
 fb_ix fb_access_offset(const fb_graph *g, fb_index_pool *p, const fb_access *a);
 
 /* The coordinates of operand `arg` that element `coords` of pointwise `node` reads: broadcasting from the right. */

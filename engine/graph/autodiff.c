@@ -276,9 +276,11 @@ static fb_id where(tape *t, fb_id condition, fb_id dy)
     return three(t, FB_OP_WHERE, condition, dy, number(t, dy, 0));
 }
 
+/* Asked of the result, which is above zero where the operand is: it is read by others too, and the operand need not be
+ * stored. */
 static void d_relu(tape *t, const step *s)
 {
-    give(t, s->a, where(t, two(t, FB_OP_GT, s->a, number(t, s->a, 0)), s->dy));
+    give(t, s->a, where(t, two(t, FB_OP_GT, s->y, number(t, s->y, 0)), s->dy));
 }
 
 /* sigmoid(beta a), and 1 above the threshold */
@@ -336,8 +338,21 @@ static void d_mul(tape *t, const step *s)
     if (wants(t, s->b)) give(t, s->b, mul(t, s->dy, s->a));
 }
 
+/* e^z over its own sums is a softmax: y (dy - Σ dy y), of the result alone. Through quotient, sum and power it would
+ * be the same, but e^z and its sums would be read again as well. */
+static bool d_softmax(tape *t, const step *s)
+{
+    const fb_node *power = &t->g->nodes[s->a], *sum = &t->g->nodes[s->b];
+    if (power->op != FB_OP_EXP || sum->op != FB_OP_SUM || sum->args[0] != s->a || !sum->attrs->keepdim) return false;
+    fb_attrs at = *sum->attrs;
+    fb_id sums = put(t, FB_OP_SUM, (fb_id[]){mul(t, s->dy, s->y)}, 1, &at);
+    give(t, power->args[0], mul(t, s->y, two(t, FB_OP_SUB, s->dy, sums)));
+    return true;
+}
+
 static void d_div(tape *t, const step *s)
 {
+    if (d_softmax(t, s)) return;
     fb_id by = two(t, FB_OP_DIV, s->dy, s->b);
     give(t, s->a, by);
     if (wants(t, s->b)) give(t, s->b, one(t, FB_OP_NEG, mul(t, by, s->y)));

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "graph/storage.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -529,6 +530,7 @@ bool fb_graph_finish(fb_graph *g, fb_error *err)
     if (b->scope != FB_NONE) return fb_fail(err, FB_ERR_INPUT, "scope %s is not closed", g->scopes[b->scope].path);
     fb_build_index(g);
     if (!fb_graph_verify(g, err)) return false;
+    fb_storage_order(g);
     fb_build_discard(g);
     g->hash = fb_build_hash(g);
     g->finished = true;

@@ -173,7 +173,7 @@ static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, int num
                                g->nodes[fb_access_base(g, arg)].name);
         return false;
     }
-    fb_operand_way way = fb_library_operand(g, contraction, number, (int64_t[FB_MAX_RANK]){0});
+    fb_operand_way way = fb_storage_operand(g, contraction, number, (int64_t[FB_MAX_RANK]){0});
     if (way == FB_OPERAND_LIES || (way == FB_OPERAND_LAID_OUT && laid)) return true;
     *why = fb_verdict_make(
         FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,

@@ -118,49 +118,12 @@ bool fb_library_epilogue_of(const fb_kernel_nodes *k, fb_library_epilogue *out, 
     for (int i = 0; i < k->n_stored; i++)
         if (k->stored[i] != out->result)
             return refuse(why, g, out->product, k->stored[i], "is read by others and not the last value");
+    if (g->lies_as[out->result] != FB_NONE)
+        return refuse(why, g, product, out->result, "lies in memory in another order than row by row");
     return true;
-}
-
-/* ---- operands ---- */
-
-/* A matrix of the last two dims that BLAS takes: one of the strides is 1 and the other steps over whole lines. */
-static bool blas_matrix(const fb_shape *s, const int64_t *stride)
-{
-    int64_t rows = s->dim[s->rank - 2], cols = s->dim[s->rank - 1], r = stride[s->rank - 2], c = stride[s->rank - 1];
-    if (rows == 1) r = cols > 1 && c != 1 ? 1 : cols;
-    if (cols == 1) c = rows > 1 && r != 1 ? 1 : rows;
-    return (c == 1 && r >= cols) || (r == 1 && c >= rows);
-}
-
-/* Batch dims step evenly, so that one stride serves them all. Broadcast dims step by 0, dims that run backwards by
- * less. */
-static bool even_batches(const fb_shape *result, const fb_shape *operand, const int64_t *stride)
-{
-    int64_t expect = 0;
-    bool any = false;
-    for (int d = result->rank - 3; d >= 0; d--) {
-        int at = d - (result->rank - operand->rank);
-        int64_t extent = result->dim[d], step = at < 0 || operand->dim[at] == 1 ? 0 : stride[at];
-        if (extent == 1) continue;
-        if (any && step != expect) return false;
-        expect = step * extent;
-        any = true;
-    }
-    return true;
-}
-
-fb_operand_way fb_library_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK])
-{
-    fb_id operand = g->nodes[product].args[arg], base;
-    int64_t offset;
-    const fb_shape *s = &g->nodes[operand].shape, *result = &g->nodes[product].shape;
-    if (fb_access_strided(g, operand, &base, &offset, strides) && blas_matrix(s, strides))
-        return even_batches(result, s, strides) ? FB_OPERAND_LIES : FB_OPERAND_UNEVEN;
-    fb_shape_strides(s, strides);
-    return even_batches(result, s, strides) ? FB_OPERAND_LAID_OUT : FB_OPERAND_UNEVEN;
 }
 
 bool fb_library_lays_out(const fb_graph *g, fb_id product, int arg)
 {
-    return fb_library_operand(g, product, arg, (int64_t[FB_MAX_RANK]){0}) == FB_OPERAND_LAID_OUT;
+    return fb_storage_operand(g, product, arg, (int64_t[FB_MAX_RANK]){0}) == FB_OPERAND_LAID_OUT;
 }

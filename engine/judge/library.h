@@ -3,6 +3,7 @@
 #ifndef FB_JUDGE_LIBRARY_H
 #define FB_JUDGE_LIBRARY_H
 
+#include "graph/storage.h"
 #include "nest/nest.h"
 
 typedef struct {
@@ -16,10 +17,7 @@ typedef struct {
     fb_id result; /* the node whose value the call stores */
 } fb_library_epilogue;
 
-/* How a call comes by operand `arg`: rows or columns at one stride are read where they lie, and what is no such matrix
- * is laid out first, row by row. Batches of them that no one stride serves are left to loops. */
-typedef enum { FB_OPERAND_LIES, FB_OPERAND_LAID_OUT, FB_OPERAND_UNEVEN } fb_operand_way;
-fb_operand_way fb_library_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK]);
+/* Is operand `arg` laid out for the call (graph/storage.h)? */
 bool fb_library_lays_out(const fb_graph *g, fb_id product, int arg);
 
 /* Reads the group as such a call. False with a verdict that names the node the library cannot do, or the value that

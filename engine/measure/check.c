@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "graph/access.h"
+#include "graph/storage.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -417,7 +418,9 @@ static bool take_watched(walk *w, const char *by, int buffer, int64_t offset)
     if (!to->bytes) to->bytes = fb_try_alloc(bytes + 1);
     if (!to->bytes) return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to look at it in", name);
     to->by = by;
-    return w->stepping->peek(w->job->loaded, buffer, offset, (int64_t)bytes, to->bytes, w->err);
+    if (!w->stepping->peek(w->job->loaded, buffer, offset, (int64_t)bytes, to->bytes, w->err)) return false;
+    if (fb_storage_to_own(graph_of(w), to->node, to->bytes)) return true;
+    return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to look at it in", name);
 }
 
 /* What a loop collected over its steps is there when it ends. */
@@ -549,7 +552,9 @@ static bool give(walk *w, const fb_launch *l, const seen_kernel *k, uint64_t key
         void *bytes = fb_try_alloc((size_t)(end - begin) + 1);
         if (!bytes) return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to check it in", n->name);
         fb_tell(n, &k->support[r], fb_splitmix64(key + (uint64_t)r), bytes);
-        bool ok = w->stepping->poke(w->job->loaded, p->buffer, begin, end - begin, bytes, w->err);
+        bool ok = fb_storage_from_own(g, p->node, bytes) ||
+                  fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to check it in", n->name);
+        ok = ok && w->stepping->poke(w->job->loaded, p->buffer, begin, end - begin, bytes, w->err);
         fb_free(bytes);
         if (!ok) return false;
     }

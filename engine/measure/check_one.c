@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "graph/storage.h"
 #include "measure/judge.h"
 
 #include <math.h>
@@ -57,6 +58,13 @@ static bool take(const fb_one_launch *one, const fb_place *p, void *to, fb_error
                                                  fb_node_bytes(one->job->g, p->node), to, err);
 }
 
+/* From the order in which it lay in memory. */
+static bool own_order(const fb_graph *g, fb_id node, void *bytes, fb_error *err)
+{
+    if (fb_storage_to_own(g, node, bytes)) return true;
+    return fb_fail(err, FB_ERR_LIMIT, "%s: no memory to check it in", g->nodes[node].name);
+}
+
 bool fb_one_take(fb_one_launch *one, fb_error *err)
 {
     const fb_launch *l = launch_of(one);
@@ -66,6 +74,7 @@ bool fb_one_take(fb_one_launch *one, fb_error *err)
         if (!one->bytes[k] && !(one->bytes[k] = room_for(one->job->g, l->reads[k].node, err))) return false;
         if (!take(one, &l->reads[k], one->bytes[k], err)) return false;
         one->digest[k] = fb_digest(one->bytes[k], (size_t)fb_node_bytes(one->job->g, l->reads[k].node));
+        if (!own_order(one->job->g, l->reads[k].node, one->bytes[k], err)) return false;
     }
     return true;
 }
@@ -340,6 +349,7 @@ bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *o
         all.value[k] = (stored_value){.shape = fb_judgement_shape_of(&g->nodes[want[k]]), .got = got};
         if (ok) digest[k] = fb_digest(got, (size_t)fb_node_bytes(g, want[k]));
         if (ok && stored) stored[k] = digest[k];
+        ok = ok && own_order(g, want[k], got, err);
     }
     fb_hash key = ok ? memo_key(one, digest) : (fb_hash){0};
     const right_one *before = ok ? memo_find(one->job->memo, key) : NULL;

@@ -6,6 +6,7 @@
 #include "base/str.h"
 
 #include "base/mutate.h"
+#include "graph/storage.h"
 #include "nest/build.h"
 
 #define uthash_malloc(size)      fb_alloc(size)
@@ -768,11 +769,13 @@ static fb_val walk_pointwise(walk *w, fb_id node, const fb_ix *coords, int when)
     return stopped(w) ? FB_NONE : add(w, v);
 }
 
+/* A product's sums lie row by row in their tile, however they are stored. */
 static fb_val load(walk *w, fb_id node, const fb_ix *coords, int when)
 {
     const fb_node *n = &w->g->nodes[node];
     fb_value v = value_of(FB_VALUE_LOAD, node, n->dtype);
-    v.at = fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, coords);
+    v.at = fb_nest_is_product(w->b->nest, node) ? fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, coords)
+                                                : fb_storage_offset(w->g, w->pool, node, coords);
     v.when = when;
     return add(w, v);
 }
@@ -936,7 +939,9 @@ static void finish_values(walk *w, fb_section *s, fb_val *root_values)
         if (cls == FB_CLASS_SOURCE || n->op == FB_OP_FEED || copy) r->storage = FB_COPY_OF_SOURCE;
         if (i == 0 && d->on_chip) r->storage = FB_ON_CHIP;
         if (n->op == FB_OP_ASSIGN) r->storage = fb_access_base(w->g, n->args[0]);
-        r->at = fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, d->roots[i].coords);
+        r->at = r->storage == FB_ON_CHIP || w->b->operand
+                    ? fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, d->roots[i].coords)
+                    : fb_storage_offset(w->g, w->pool, r->node, d->roots[i].coords);
         r->space = place_of(w, r->at).space;
         r->depth = s->values[r->value].depth;
     }

@@ -1,0 +1,202 @@
+/* Decides for each value in which order its elements lie in memory, and says where one lies.
+ *
+ * requires  a graph whose users are known (fb_build_index)
+ * provides  g->lies_as
+ *
+ * A value lies as its readers' permutation where all of them read it through that one and nothing is lost by it: what
+ * lies side by side stays so, at least a sector of it, and the value is no library call's result, for such a call
+ * writes rows at one stride. What leaves the graph, or is met again in a loop, lies row by row.
+ */
+#include "graph/storage.h"
+
+#include "base/mem.h"
+#include "base/vec.h"
+#include "graph/access.h"
+
+#include <string.h>
+
+enum { SECTOR = 32 };
+
+static bool is_view(const fb_graph *g, fb_id id)
+{
+    return fb_node_class(g, id) == FB_CLASS_VIEW;
+}
+
+/* ---- what a library takes ---- */
+
+/* A matrix of the last two dims that BLAS takes: one of the strides is 1 and the other steps over whole lines. */
+static bool blas_matrix(const fb_shape *s, const int64_t *stride)
+{
+    int64_t rows = s->dim[s->rank - 2], cols = s->dim[s->rank - 1], r = stride[s->rank - 2], c = stride[s->rank - 1];
+    if (rows == 1) r = cols > 1 && c != 1 ? 1 : cols;
+    if (cols == 1) c = rows > 1 && r != 1 ? 1 : rows;
+    return (c == 1 && r >= cols) || (r == 1 && c >= rows);
+}
+
+/* Batch dims step evenly, so that one stride serves them all. Broadcast dims step by 0, dims that run backwards by
+ * less. */
+static bool even_batches(const fb_shape *result, const fb_shape *operand, const int64_t *stride)
+{
+    int64_t expect = 0;
+    bool any = false;
+    for (int d = result->rank - 3; d >= 0; d--) {
+        int at = d - (result->rank - operand->rank);
+        int64_t extent = result->dim[d], step = at < 0 || operand->dim[at] == 1 ? 0 : stride[at];
+        if (extent == 1) continue;
+        if (any && step != expect) return false;
+        expect = step * extent;
+        any = true;
+    }
+    return true;
+}
+
+fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK])
+{
+    fb_id operand = g->nodes[product].args[arg], base;
+    int64_t offset;
+    const fb_shape *s = &g->nodes[operand].shape, *result = &g->nodes[product].shape;
+    if (fb_access_strided(g, operand, &base, &offset, strides) && blas_matrix(s, strides))
+        return even_batches(result, s, strides) ? FB_OPERAND_LIES : FB_OPERAND_UNEVEN;
+    fb_shape_strides(s, strides);
+    return even_batches(result, s, strides) ? FB_OPERAND_LAID_OUT : FB_OPERAND_UNEVEN;
+}
+
+/* ---- the order ---- */
+
+/* Does a permutation leave the last dim where it is, a sector or more of it, and change the order of others? */
+static bool keeps_neighbours(const fb_graph *g, fb_id permutation)
+{
+    const fb_node *n = &g->nodes[permutation];
+    const fb_shape *in = &g->nodes[n->args[0]].shape;
+    int last = in->rank - 1, before = -1;
+    bool moves = false;
+    if (last < 1 || n->attrs->axes[last] != last || in->dim[last] * fb_dtype_size(n->dtype) < SECTOR) return false;
+    for (int d = 0; d <= last; d++) {
+        int axis = n->attrs->axes[d];
+        if (in->dim[axis] <= 1) continue;
+        moves |= axis < before;
+        before = axis;
+    }
+    return moves;
+}
+
+static int users_of(const fb_graph *g, fb_id node, const fb_id **users)
+{
+    *users = g->users + g->user_start[node];
+    return g->user_start[node + 1] - g->user_start[node];
+}
+
+/* Does the value, through views, leave the graph, enter a loop or become a parameter? */
+static bool leaves(const fb_graph *g, fb_id node)
+{
+    const fb_id *users;
+    int n = users_of(g, node, &users);
+    if (fb_node_is_output(g, node)) return true;
+    for (int i = 0; i < n; i++) {
+        const fb_node *u = &g->nodes[users[i]];
+        bool taken = u->region != g->nodes[node].region || (!is_view(g, users[i]) && !fb_node_is_computed(g, users[i]));
+        if (taken || fb_node_class(g, users[i]) == FB_CLASS_EFFECT || (is_view(g, users[i]) && leaves(g, users[i])))
+            return true;
+    }
+    return false;
+}
+
+/* The permutation through which all read it. */
+static fb_id read_through(const fb_graph *g, fb_id node)
+{
+    const fb_id *users;
+    int n = users_of(g, node, &users);
+    for (int i = 0; i < n; i++) {
+        const fb_node *u = &g->nodes[users[i]];
+        if (u->op != FB_OP_PERMUTE) return FB_NONE;
+        if (memcmp(u->attrs->axes, g->nodes[users[0]].attrs->axes, sizeof u->attrs->axes) != 0) return FB_NONE;
+    }
+    return n ? users[0] : FB_NONE;
+}
+
+/* A product that a library may make, or what it may do to one on its way out. */
+static bool is_of_library(const fb_graph *g, fb_id node, const bool *of_library)
+{
+    const fb_node *n = &g->nodes[node];
+    if (fb_node_class(g, node) == FB_CLASS_CONTRACTION) {
+        int64_t strides[FB_MAX_RANK];
+        for (int arg = 0; arg < 2; arg++)
+            if (fb_storage_operand(g, node, arg, strides) == FB_OPERAND_UNEVEN) return false;
+        return true;
+    }
+    bool any = false;
+    for (int a = 0; a < n->n_args && fb_node_class(g, node) == FB_CLASS_POINTWISE; a++) any |= of_library[n->args[a]];
+    return any;
+}
+
+void fb_storage_order(fb_graph *g)
+{
+    bool *of_library = fb_calloc((size_t)g->n_nodes + 1, sizeof *of_library);
+    g->lies_as = FB_NEW_ARRAY(g->arena, fb_id, g->n_nodes + 1);
+    for (fb_id i = 0; i < g->n_nodes; i++) g->lies_as[i] = FB_NONE;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        fb_op_class cls = fb_node_class(g, i);
+        bool made = cls == FB_CLASS_POINTWISE || cls == FB_CLASS_CONTRACTION || cls == FB_CLASS_JOIN;
+        of_library[i] = made && is_of_library(g, i, of_library);
+        if (!made || of_library[i] || g->nodes[i].region || g->nodes[i].shape.rank < 3) continue;
+        fb_id as = read_through(g, i);
+        if (as != FB_NONE && keeps_neighbours(g, as) && !leaves(g, i)) g->lies_as[i] = as;
+    }
+    fb_free(of_library);
+}
+
+/* ---- where an element lies ---- */
+
+void fb_storage_strides(const fb_graph *g, fb_id node, int64_t strides[FB_MAX_RANK])
+{
+    fb_id as = g->lies_as ? g->lies_as[node] : FB_NONE;
+    if (as == FB_NONE) {
+        fb_shape_strides(&g->nodes[node].shape, strides);
+        return;
+    }
+    int64_t own[FB_MAX_RANK];
+    fb_shape_strides(&g->nodes[as].shape, own);
+    for (int d = 0; d < g->nodes[as].shape.rank; d++) strides[g->nodes[as].attrs->axes[d]] = own[d];
+}
+
+fb_ix fb_storage_offset(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords)
+{
+    const fb_shape *s = &g->nodes[node].shape;
+    fb_id as = g->lies_as ? g->lies_as[node] : FB_NONE;
+    if (as == FB_NONE) return fb_ix_ravel(p, s->rank, s->dim, coords);
+    fb_ix to[FB_MAX_RANK];
+    for (int d = 0; d < s->rank; d++) to[d] = coords[g->nodes[as].attrs->axes[d]];
+    return fb_ix_ravel(p, s->rank, g->nodes[as].shape.dim, to);
+}
+
+/* Runs of the last dim, which is in its place in both orders. */
+static bool rearrange(const fb_graph *g, fb_id node, void *bytes, bool to_own)
+{
+    const fb_node *n = &g->nodes[node];
+    int64_t total = fb_node_bytes(g, node), strides[FB_MAX_RANK], at[FB_MAX_RANK] = {0};
+    if (!g->lies_as || g->lies_as[node] == FB_NONE || !total) return true;
+    char *was = fb_try_alloc((size_t)total), *now = bytes;
+    if (!was) return false;
+    memcpy(was, bytes, (size_t)total);
+    fb_storage_strides(g, node, strides);
+    int size = fb_dtype_size(n->dtype), last = n->shape.rank - 1;
+    int64_t run = n->shape.dim[last] * size;
+    for (int64_t own = 0; own < total; own += run) {
+        int64_t lies = 0;
+        for (int d = 0; d < last; d++) lies += at[d] * strides[d] * size;
+        memcpy(now + (to_own ? own : lies), was + (to_own ? lies : own), (size_t)run);
+        for (int d = last - 1; d >= 0 && ++at[d] == n->shape.dim[d]; d--) at[d] = 0;
+    }
+    fb_free(was);
+    return true;
+}
+
+bool fb_storage_to_own(const fb_graph *g, fb_id node, void *bytes)
+{
+    return rearrange(g, node, bytes, true);
+}
+
+bool fb_storage_from_own(const fb_graph *g, fb_id node, void *bytes)
+{
+    return rearrange(g, node, bytes, false);
+}

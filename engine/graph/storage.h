@@ -1,0 +1,30 @@
+/* In which order the elements of a value lie in memory: row by row, or as the one permutation lies through which all
+ * read it. Attention's result is made head by head and read token by token: written as it is read, it is one matrix for
+ * what follows, and otherwise as many as there are sequences.
+ *
+ * It is a property of the graph alone (g->lies_as), so that legality, cost, kernels, library calls and checks agree. */
+#ifndef FB_GRAPH_STORAGE_H
+#define FB_GRAPH_STORAGE_H
+
+#include "graph/graph.h"
+#include "graph/index.h"
+
+/* Fills g->lies_as of a graph whose users are known: for each node the permutation as which it lies, or FB_NONE. */
+void fb_storage_order(fb_graph *g);
+
+/* Strides of the node's own dims in memory, in elements. */
+void fb_storage_strides(const fb_graph *g, fb_id node, int64_t strides[FB_MAX_RANK]);
+/* Where the element at `coords` of the node lies. */
+fb_ix fb_storage_offset(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords);
+
+/* The node's bytes from the order of memory to its own, row by row, or the other way; `bytes` holds all of it. False
+ * where there is no memory for a second copy; nothing is done to a node that lies row by row. */
+bool fb_storage_to_own(const fb_graph *g, fb_id node, void *bytes);
+bool fb_storage_from_own(const fb_graph *g, fb_id node, void *bytes);
+
+/* How a library call comes by operand `arg` of a product: rows or columns at one stride are read where they lie, and
+ * what is no such matrix is laid out first, row by row. Batches of them that no one stride serves are left to loops. */
+typedef enum { FB_OPERAND_LIES, FB_OPERAND_LAID_OUT, FB_OPERAND_UNEVEN } fb_operand_way;
+fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK]);
+
+#endif
