@@ -138,27 +138,6 @@ template <int N, class F, class A> FB_DEVICE void fb_long_group(F f, A first, A 
         f(fb_long_whole<false>());
 }
 
-// What a row is divided by. A quotient is made of the reciprocal, and then, where it is not rounded to 16 bits anyway,
-// corrected by what is left over, as a division does it; divisors so small or large that this would overflow take the
-// long way.
-struct fb_long_divisor {
-    float by, over;
-    bool plain;
-    __device__ __forceinline__ fb_long_divisor(float x)
-        : by(x), over(1.0f / x), plain(!(fabsf(x) > 1e-30f && fabsf(x) < 1e30f))
-    {
-    }
-};
-
-FB_DEVICE float fb_long_overh(float x, const fb_long_divisor &d) { return d.plain ? x / d.by : x * d.over; }
-
-FB_DEVICE float fb_long_over(float x, const fb_long_divisor &d)
-{
-    if (d.plain) return x / d.by;
-    const float q = x * d.over;
-    return fabsf(q) < INFINITY ? fmaf(fmaf(-q, d.by, x), d.over, q) : q;
-}
-
 // A value in words.
 template <class T> struct fb_long_words {
     static constexpr int N = (sizeof(T) + 3) / 4;

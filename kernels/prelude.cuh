@@ -66,6 +66,29 @@ template <int N, class T> FB_DEVICE void fb_store(T *to, const fb_pack<T, N> &va
     *reinterpret_cast<fb_pack<T, N> *>(to) = values;
 }
 
+// ---- division of a whole row ---------------------------------------------------------------------------------------
+
+// What a row is divided by. A quotient is made of the reciprocal, and then, where it is not rounded to 16 bits anyway,
+// corrected by what is left over, as a division does it; divisors so small or large that this would overflow take the
+// long way.
+struct fb_long_divisor {
+    float by, over;
+    bool plain;
+    __device__ __forceinline__ fb_long_divisor(float x)
+        : by(x), over(1.0f / x), plain(!(fabsf(x) > 1e-30f && fabsf(x) < 1e30f))
+    {
+    }
+};
+
+FB_DEVICE float fb_long_overh(float x, const fb_long_divisor &d) { return d.plain ? x / d.by : x * d.over; }
+
+FB_DEVICE float fb_long_over(float x, const fb_long_divisor &d)
+{
+    if (d.plain) return x / d.by;
+    const float q = x * d.over;
+    return fabsf(q) < INFINITY ? fmaf(fmaf(-q, d.by, x), d.over, q) : q;
+}
+
 // ---- minimum and maximum: NaN wins, as in PyTorch ------------------------------------------------------------------
 
 FB_DEVICE float fb_minf(float a, float b) { return b < a || b != b ? b : a; }
@@ -279,6 +302,28 @@ template <class OP, int ROWS, class T> FB_DEVICE T fb_columns(T x)
 #pragma unroll
     for (int i = 1; i < ROWS; i++) x = OP::of(x, fb_parts[i][threadIdx.x % 32]);
     return x;
+}
+
+// Where a thread has EACH neighbouring rows, 32 / EACH threads side by side have the 32 rows: rows of a thread each afterwards.
+template <class OP, int ROWS, int EACH, class T> FB_DEVICE T fb_columns_each(const T (&x)[EACH])
+{
+    __shared__ T fb_parts[ROWS][32];
+    T sums[EACH];
+#pragma unroll
+    for (int v = 0; v < EACH; v++) {
+        sums[v] = x[v];
+#pragma unroll
+        for (int mask = 16; mask >= 32 / EACH; mask /= 2) sums[v] = OP::of(sums[v], fb_shuffle(sums[v], mask));
+    }
+    fb_meet<32 * ROWS>();
+    if (threadIdx.x % 32 < 32 / EACH)
+#pragma unroll
+        for (int v = 0; v < EACH; v++) fb_parts[threadIdx.x / 32][threadIdx.x % 32 * EACH + v] = sums[v];
+    fb_meet<32 * ROWS>();
+    T all = fb_parts[0][threadIdx.x % 32];
+#pragma unroll
+    for (int i = 1; i < ROWS; i++) all = OP::of(all, fb_parts[i][threadIdx.x % 32]);
+    return all;
 }
 
 template <class T> struct fb_same {

@@ -573,7 +573,7 @@ static int open_pass(frame *f, const walk *w)
 static void declare_divisors(frame *f, const bool *needed)
 {
     fb_emitter *e = f->e;
-    if (!f->x.cut) return;
+    if (!f->x.cut && !e->divides_rows) return;
     if (!e->divisors) e->divisors = FB_NEW_ARRAY(e->arena, const char *, f->s->n_values);
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
@@ -688,8 +688,74 @@ static void passes_of_row(frame *f)
     }
 }
 
+/* ---- neighbouring rows at once ---- */
+
+static const char *each_name(frame *f, fb_val v)
+{
+    return fb_arena_printf(f->e->arena, "fb_each_%s", f->e->names[v]);
+}
+
+/* The pass, of `each` rows that lie side by side; rows begin when their sums are there. */
+static void emit_each(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const fb_pass p = s->passes[0];
+    const int each = f->x.each, beside = e->target->warp / each;
+    walk w = {.space = &s->rows, .vector = each, .points = f->x.rows / each, .v = "v"};
+    fb_ix last = s->rows.var[s->rows.n - 1];
+    const char *name = fb_arena_printf(e->arena, "%s0", var_name(e, last));
+    w.first = fb_ix_var(e->nest->pool, fb_arena_strdup(e->nest->arena, name), s->rows.extent[s->rows.n - 1]);
+    walk along = {.space = &s->spaces[p.space], .vector = 1, .first = 0};
+    if (along.space->n) along.first = along.space->var[along.space->n - 1];
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    const char **names = fb_arena_copy(e->arena, e->names, (size_t)s->n_values * sizeof *names);
+    fb_section_needed(s, 0, needed);
+    for (int i = 0; i < s->n_values; i++) {
+        if (!fb_emit_reduces(&s->values[i], p)) continue;
+        fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), each_name(f, i), each);
+        fb_emit(e, "for (int v = 0; v < %d; v++) %s[v] = %s;", each, each_name(f, i), fb_emit_reduction(e, i).start);
+    }
+    bool *mark = fb_emit_mark(e);
+    fb_emit_for(e, NULL, "fb_p", fb_arena_printf(e->arena, "threadIdx.x / %d", beside),
+                fb_emit_number(e, fb_space_points(along.space)), fb_emit_number(e, f->x.threads / beside));
+    const char *group = fb_emit_name(e, "group");
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x %% %d;", group, f->block, beside, beside);
+    declare_variables(f, &w, group);
+    if (along.space->n) declare_variables(f, &along, "fb_p");
+    load_packs(f, &w, p.space, needed);
+    open_vector(f, &w, p.space, p.depth);
+    for (int i = 0; i < s->n_values; i++)
+        if (needed[i] && s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
+    for (int i = 0; i < s->n_values; i++) {
+        if (!fb_emit_reduces(&s->values[i], p)) continue;
+        e->names[i] = fb_arena_printf(e->arena, "%s[v]", each_name(f, i));
+        step(f, i);
+        e->names[i] = names[i];
+    }
+    store_elements(f, &w, p.space, p.depth, false);
+    close_vector(f, &w, p.space, p.depth, false);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    forget_packs(f);
+    for (int i = 0; i < s->n_values; i++) {
+        if (!fb_emit_reduces(&s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        fb_emit(e, "%s %s = fb_columns_each<%s, %d>(%s);", fb_emit_type(e, i), e->names[i], operation_of(&r), f->x.team,
+                each_name(f, i));
+    }
+    declare_rows(f);
+    store_row_values(f, p.depth);
+    finish_pass(f, p);
+    for (int depth = p.depth + 1; depth <= fb_emit_deepest(s); depth++) store_row_values(f, depth);
+}
+
 static void emit_rows(frame *f)
 {
+    if (f->x.deal == FB_DEAL_COLUMNS && f->x.each > 1) {
+        emit_each(f);
+        return;
+    }
     declare_rows(f);
     passes_of_row(f);
 }

@@ -317,7 +317,9 @@ static void write_rows(writer *w)
     if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));
     if (others.n) fb_emit_cuda_variables(e, &others, fb_arena_printf(e->arena, "(fb_r %% %" PRId64 ")", a_row));
+    e->divides_rows = w->tile.sharing != 0; /* then instructions are what rows wait for */
     fb_emit_cuda_row(e, w->tile.threads, "fb_lane");
+    e->divides_rows = false;
     fb_emit_close(e);
 }
 
@@ -559,6 +561,7 @@ void fb_emit_cuda_gemm(fb_emitter *e)
         fb_emit_section(e, 0);
         (w.s->n_passes ? write_rows : write_elements)(&w);
     }
+    e->function->sharing = w.tile.sharing;
     memcpy(e->grid, w.tile.grid, sizeof e->grid);
     e->dynamic_shared = (int)w.tile.shared_bytes;
     e->stage.kept_shared = (int)w.tile.kept_bytes;

@@ -83,6 +83,7 @@ struct fb_emitter {
     /* chains: what stands for element `at` of a product (or of the left operand of the last one, storage FB_ON_CHIP) */
     const char *(*on_chip)(fb_emitter *e, fb_id node, fb_ix at);
     const char *chip[3];      /* what its products, and the left operand of the last one, are called */
+    bool divides_rows;        /* what a whole row of a product is divided by is inverted once */
     const char **divisors;    /* a value of a row that elements are divided by: what says how; NULL: there is none */
     struct fb_name_set *used; /* names taken in this kernel */
 };

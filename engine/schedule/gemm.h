@@ -14,6 +14,7 @@ typedef struct {
     int split;         /* blocks that share one tile's sums over k, parts of which the last one adds up */
     int64_t shared_bytes;
     int64_t kept_bytes; /* beside them, where right operands stay from one step of a loop to the next; else 0 */
+    int sharing;        /* blocks that a multiprocessor is to have registers for; 0: not said */
     int64_t blocks;
     int grid[3]; /* columns, rows, batch × split */
 } fb_gemm_tile;

@@ -5,6 +5,7 @@
 #include "schedule/schedule.h"
 
 #include "base/integer.h"
+#include "base/mem.h"
 #include "base/mutate.h"
 #include "schedule/long.h"
 #include "schedule/team.h"
@@ -73,10 +74,9 @@ static int size_in(const fb_nest *nest, fb_id storage)
     return fb_dtype_size(nest->graph->nodes[storage >= 0 ? storage : nest->kernel.stored[0]].dtype);
 }
 
-/* The most that a thread moves at once, of the largest element that runs along the space's last variable. */
-int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space)
+/* The most that a thread moves at once of what values of `space` are, along the last variable of `x`. */
+static int vector_along(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space, const fb_space *x)
 {
-    const fb_space *x = space == FB_NONE ? &s->rows : &s->spaces[space];
     if (!x->n) return 1;
     fb_ix last = x->var[x->n - 1];
     int largest = 0;
@@ -96,6 +96,12 @@ int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_sect
     while (asked > 0 && vector > asked) vector /= 2;
     while (vector > 1 && FB_MUTATE(54, x->extent[x->n - 1] % vector, false)) vector /= 2;
     return vector;
+}
+
+/* Of the largest element that runs along the space's last variable. */
+int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space)
+{
+    return vector_along(nest, knobs, s, space, space == FB_NONE ? &s->rows : &s->spaces[space]);
 }
 
 /* ---- teams ---- */
@@ -209,6 +215,41 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     x->section = s;
 }
 
+/* ---- columns ---- */
+
+/* What one pass needs of a row is known without the row, and what it makes of it is a number. */
+static bool is_plain_pass(const fb_nest *nest, const fb_section *s)
+{
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1), plain = s->n_passes == 1 && !s->n_data;
+    if (plain) fb_section_needed(s, 0, needed);
+    for (int i = 0; i < s->n_values && plain; i++) {
+        const fb_value *v = &s->values[i];
+        fb_op op = v->kind == FB_VALUE_REDUCE ? nest->graph->nodes[v->node].op : FB_OP_SUM;
+        plain = op != FB_OP_ARGMAX && op != FB_OP_ARGMIN && op != FB_OP_RANK && v->kind != FB_VALUE_SCAN;
+        plain = plain && !(needed[i] && v->space == FB_NONE && v->kind != FB_VALUE_CONST);
+    }
+    for (int i = 0; i < s->n_roots; i++) plain &= s->roots[i].space == FB_NONE || s->roots[i].depth == 0;
+    fb_free(needed);
+    return plain;
+}
+
+/* Rows that lie side by side and are long: a thread moves neighbours at once, as many as are at hand, and so fewer
+ * threads stand side by side and more share the long way. One element of 16 bits each leaves most of the way to memory
+ * idle; larger ones were not measured, and go one by one. */
+static int columns_each(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x)
+{
+    enum { STEPS = 4, WIDEST = 8 }; /* steps of a thread, at least */
+    const fb_section *s = x->section;
+    int warp = nest->target->warp;
+    if (x->deal != FB_DEAL_COLUMNS || x->team == 1 || x->rows_a_block != warp || x->rows % warp) return 1;
+    if (!is_plain_pass(nest, s)) return 1;
+    const fb_space *space = &s->spaces[s->passes[0].space];
+    int each = vector_along(nest, knobs, s, s->passes[0].space, &s->rows);
+    if (each < WIDEST) return 1;
+    while (each > 1 && fb_space_points(space) < (int64_t)STEPS * x->team * each) each /= 2;
+    return each;
+}
+
 /* ---- sections ---- */
 
 /* Not where blocks wait for each other or return early. */
@@ -242,6 +283,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     }
     apply_knobs(nest->target, knobs, x);
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
+    x->each = columns_each(nest, knobs, x);
     fb_schedule_held(nest, knobs, x, arena);
     if (may && (!x->held || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
 }

@@ -34,7 +34,8 @@ typedef struct {
     int parts;                /* FB_DEAL_SPLIT and _LONG: blocks a row */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     bool held;                /* passes are unrolled and keep in registers what is read again */
-    int each;                 /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time */
+    int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_COLUMNS: neighbouring
+               * rows that it takes at once, in the pass */
 } fb_section_schedule;
 
 /* Of a section of the nest; what it points to is in `arena`. */

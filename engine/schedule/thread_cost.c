@@ -93,11 +93,10 @@ static bool is_once(const fb_nest *nest, const fb_section *s, const fb_space *x,
     return fb_packs_load(nest, s, v, last, vector) || !fb_ix_uses(nest->pool, v->at, last);
 }
 
-/* So many steps along a row, of a group of elements each. */
-static void add_steps(const fb_nest *nest, const fb_section *s, int space, int vector, const bool *needed, double steps,
-                      work *w)
+/* So many steps along a row, of a group of elements each, which are neighbours along x. */
+static void add_steps(const fb_nest *nest, const fb_section *s, int space, const fb_space *x, int vector,
+                      const bool *needed, double steps, work *w)
 {
-    const fb_space *x = &s->spaces[space];
     bool divides = false, groups = false, singles = false;
     for (int i = 0; i < s->n_values; i++)
         divides |= needed[i] && s->values[i].space == space && is_division(nest, &s->values[i]);
@@ -124,8 +123,10 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     for (int p = 0; p < s->n_passes; p++) {
         int space = s->passes[p].space, vector = fb_schedule_vector(nest, knobs, s, space);
         fb_section_needed(s, p, needed);
-        double points = (double)fb_space_points(&s->spaces[space]) / vector;
-        add_steps(nest, s, space, vector, needed, ceil(points / x->team / parts), &w);
+        bool each = x->deal == FB_DEAL_COLUMNS && x->each > 1; /* rows at once */
+        double points = (double)fb_space_points(&s->spaces[space]) / (each ? x->each : vector);
+        add_steps(nest, s, space, each ? &s->rows : &s->spaces[space], each ? x->each : vector, needed,
+                  ceil(points / x->team / parts), &w);
     }
     fb_free(needed);
     return w;

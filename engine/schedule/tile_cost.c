@@ -53,7 +53,7 @@ static double resident(const fb_machine *m, const fb_tile_work *w)
         sums = fmax(sums, w->product[i].warp_m * w->product[i].warp_n / (double)m->target->warp *
                               (w->dtype == FB_F64 ? 2 : 1));
     double by_shared = floor((double)m->shared_bytes / (double)(w->shared_bytes + BLOCK_RESERVE));
-    double by_registers = floor(REGISTERS / (w->threads * fmin(sums + OTHER, 255)));
+    double by_registers = w->sharing ? w->sharing : floor(REGISTERS / (w->threads * fmin(sums + OTHER, 255)));
     return fmax(1, fmin(fmin(by_shared, by_registers), floor((double)MOST_THREADS / w->threads)));
 }
 

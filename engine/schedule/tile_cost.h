@@ -15,6 +15,7 @@ typedef struct {
     bool tensor;
     int64_t blocks, shared_bytes;
     int threads;
+    int sharing; /* blocks that a multiprocessor is known to have registers for; 0: by the count of sums */
     int n_products;
     fb_tile_product product[2];
     double
