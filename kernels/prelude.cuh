@@ -66,6 +66,15 @@ template <int N, class T> FB_DEVICE void fb_store(T *to, const fb_pack<T, N> &va
     *reinterpret_cast<fb_pack<T, N> *>(to) = values;
 }
 
+// ---- minimum and maximum: NaN wins, as in PyTorch ------------------------------------------------------------------
+
+FB_DEVICE float fb_minf(float a, float b) { return b < a || b != b ? b : a; }
+FB_DEVICE float fb_maxf(float a, float b) { return b > a || b != b ? b : a; }
+FB_DEVICE double fb_min(double a, double b) { return b < a || b != b ? b : a; }
+FB_DEVICE double fb_max(double a, double b) { return b > a || b != b ? b : a; }
+FB_DEVICE int64_t fb_mini(int64_t a, int64_t b) { return b < a ? b : a; }
+FB_DEVICE int64_t fb_maxi(int64_t a, int64_t b) { return b > a ? b : a; }
+
 // ---- division of a whole row ---------------------------------------------------------------------------------------
 
 // What a row is divided by. A quotient is made of the reciprocal, and then, where it is not rounded to 16 bits anyway,
@@ -88,15 +97,6 @@ FB_DEVICE float fb_long_over(float x, const fb_long_divisor &d)
     const float q = x * d.over;
     return fabsf(q) < INFINITY ? fmaf(fmaf(-q, d.by, x), d.over, q) : q;
 }
-
-// ---- minimum and maximum: NaN wins, as in PyTorch ------------------------------------------------------------------
-
-FB_DEVICE float fb_minf(float a, float b) { return b < a || b != b ? b : a; }
-FB_DEVICE float fb_maxf(float a, float b) { return b > a || b != b ? b : a; }
-FB_DEVICE double fb_min(double a, double b) { return b < a || b != b ? b : a; }
-FB_DEVICE double fb_max(double a, double b) { return b > a || b != b ? b : a; }
-FB_DEVICE int64_t fb_mini(int64_t a, int64_t b) { return b < a ? b : a; }
-FB_DEVICE int64_t fb_maxi(int64_t a, int64_t b) { return b > a ? b : a; }
 
 // ---- functions that CUDA has not -----------------------------------------------------------------------------------
 

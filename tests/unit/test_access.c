@@ -2,6 +2,7 @@
 #include "graph_help.h"
 
 #include "graph/access.h"
+#include "graph/storage.h"
 
 static uint64_t random_state;
 
@@ -305,11 +306,104 @@ static void test_towers(void **state)
     fb_graph_free(g);
 }
 
+/* ---- in which order values lie ---- */
+
+/* softmax-like weights [2,3,8,8] times a part of a projection [2,8,2·3·16], head by head: no library call's operands,
+ * for no one stride serves sequences and heads. */
+static fb_id heads(fb_graph *g)
+{
+    fb_id made = add_input(g, "made", FB_F32, SHAPE(2, 8, 96)),
+          weights = add_input(g, "weights", FB_F32, SHAPE(2, 3, 8, 8));
+    fb_id apart = add_op(g, FB_OP_VIEW, ARGS(made), &(fb_attrs){.shape = SHAPE(2, 8, 2, 3, 16)});
+    fb_id turned = add_op(g, FB_OP_PERMUTE, ARGS(apart), &(fb_attrs){.n_axes = 5, .axes = {2, 0, 3, 1, 4}});
+    fb_id one = add_op(g, FB_OP_SLICE, ARGS(turned), &(fb_attrs){.dim = 0, .start = 1, .stop = 2, .step = 1});
+    fb_id values = add_op(g, FB_OP_VIEW, ARGS(one), &(fb_attrs){.shape = SHAPE(2, 3, 8, 16)});
+    return add_op(g, FB_OP_MATMUL, ARGS(weights, values), NULL);
+}
+
+static fb_id token_by_token(fb_graph *g, fb_id x)
+{
+    return add_op(g, FB_OP_PERMUTE, ARGS(x), &(fb_attrs){.n_axes = 4, .axes = {0, 2, 1, 3}});
+}
+
+static fb_id twice(fb_graph *g, fb_id x)
+{
+    return add_op(g, FB_OP_ADD, ARGS(x, x), NULL);
+}
+
+/* What all read token by token lies so, and is one matrix for what follows. */
+static void a_value_lies_as_it_is_read(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("heads");
+    fb_id x = heads(g), y = token_by_token(g, x), flat;
+    flat = add_op(g, FB_OP_VIEW, ARGS(y), &(fb_attrs){.shape = SHAPE(16, 48)});
+    output(g, twice(g, flat), "out");
+    finish(g);
+    int64_t strides[FB_MAX_RANK], offset;
+    fb_id base;
+    assert_int_equal(g->lies_as[x], y);
+    fb_storage_strides(g, x, strides);
+    assert_memory_equal(strides, ((int64_t[]){384, 16, 48, 1}), 4 * sizeof *strides);
+    assert_true(fb_access_strided(g, flat, &base, &offset, strides));
+    assert_int_equal(base, x);
+    assert_int_equal(offset, 0);
+    assert_memory_equal(strides, ((int64_t[]){48, 1}), 2 * sizeof *strides);
+    assert_true(fb_access_whole(g, flat, &base));
+    assert_false(fb_access_whole(g, x, &base));
+    /* one expression for where an element lies, and the same by bytes */
+    fb_index_pool *p = fb_index_pool_new();
+    point at = {0};
+    for (int d = 0; d < 4; d++) at.vars[d] = fb_ix_var(p, "i", g->nodes[x].shape.dim[d]);
+    for (int d = 4; d < FB_MAX_RANK; d++) at.vars[d] = FB_NONE;
+    fb_ix lies = fb_storage_offset(g, p, x, at.vars);
+    float own[768], memory[768], back[768];
+    for (int i = 0; i < 768; i++) own[i] = (float)i;
+    memcpy(memory, own, sizeof own);
+    assert_true(fb_storage_from_own(g, x, memory));
+    for (int i = 0; i < 768; i++) {
+        assert_true(memory[fb_ix_eval(p, lies, value_of, &at)] == own[i]);
+        next_index(&g->nodes[x].shape, at.index);
+    }
+    memcpy(back, memory, sizeof own);
+    assert_true(fb_storage_to_own(g, x, back));
+    assert_memory_equal(back, own, sizeof own);
+    fb_index_pool_free(p);
+    fb_graph_free(g);
+}
+
+/* Row by row: what is also read otherwise, what leaves the graph, what a library makes, and what would no longer have
+ * neighbours side by side. */
+static void other_values_lie_row_by_row(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        fb_graph *g = fb_graph_new("heads");
+        fb_id x = way == 2 ? add_op(g, FB_OP_MATMUL,
+                                    ARGS(add_input(g, "a", FB_F32, SHAPE(2, 3, 8, 8)),
+                                         add_input(g, "b", FB_F32, SHAPE(2, 3, 8, 16))),
+                                    NULL)
+                           : heads(g);
+        fb_attrs across = {.n_axes = 4, .axes = {0, 1, 3, 2}};
+        fb_id y = way == 3 ? add_op(g, FB_OP_PERMUTE, ARGS(x), &across) : token_by_token(g, x);
+        if (way == 0) output(g, twice(g, x), "also");
+        output(g, way == 1 ? y : twice(g, y), "out");
+        finish(g);
+        assert_int_equal(g->lies_as[x], FB_NONE);
+        fb_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_chains), cmocka_unit_test(test_strided), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_broadcast),     cmocka_unit_test(test_towers),
+        cmocka_unit_test(a_value_lies_as_it_is_read),
+        cmocka_unit_test(other_values_lie_row_by_row),
+        cmocka_unit_test(test_random_chains),
+        cmocka_unit_test(test_strided),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_towers),
     };
     return cmocka_run_group_tests_name("access", tests, NULL, NULL);
 }

@@ -698,6 +698,32 @@ static void a_transposed_weight_gets_its_gradient_as_it_lies(void **state)
     rig_free(&r);
 }
 
+static int readers(const rig *r, fb_id of)
+{
+    int n = 0;
+    for (fb_id i = 0; i < r->g->n_nodes; i++)
+        for (int a = 0; a < r->g->nodes[i].n_args; a++) n += r->g->nodes[i].args[a] == of;
+    return n;
+}
+
+/* Going back through a softmax or a relu reads what it gave, and nothing that it was made of. */
+static void results_alone_are_read_again(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    double x[12] = {0.5, -1, 2};
+    fb_id a = data(&r, FB_F32, SHAPE(3, 4), x), less = add2(&r, FB_OP_MUL, a, constant(&r, FB_F32, 0.5)), d;
+    fb_id e = add1(&r, FB_OP_EXP, less), sum = last_axis(&r, FB_OP_SUM, e), part = add2(&r, FB_OP_DIV, e, sum);
+    fb_id shifted = add2(&r, FB_OP_SUB, part, constant(&r, FB_F32, 0.25)), over = add1(&r, FB_OP_RELU, shifted);
+    gradients_of(&r, add1(&r, FB_OP_SUM, squared(&r, over)), 1, &a, &d);
+    assert_int_equal(readers(&r, e), 2); /* the sum and the quotient */
+    assert_int_equal(readers(&r, sum), 1);
+    assert_int_equal(readers(&r, shifted), 1);
+    assert_true(readers(&r, part) > 1);
+    assert_true(readers(&r, over) > 2);
+    rig_free(&r);
+}
+
 /* ---- loops ---- */
 
 /* w := w - 0.1 d/dw sum(w⁴ + c w), three times, in a loop's body; c from outside. */
@@ -926,6 +952,7 @@ int main(void)
         cmocka_unit_test(a_detached_value_is_a_constant),
         cmocka_unit_test(shared_weights_get_their_gradient_from_one_product),
         cmocka_unit_test(a_transposed_weight_gets_its_gradient_as_it_lies),
+        cmocka_unit_test(results_alone_are_read_again),
         cmocka_unit_test(a_step_s_own_gradient_in_a_loop),
         cmocka_unit_test(an_open_loop_is_in_the_way),
         cmocka_unit_test(a_loop_beside_the_way),

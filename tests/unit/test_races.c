@@ -239,6 +239,44 @@ static fb_graph *columns(void)
     return with_output(g, NODE(g, FB_OP_MUL, NULL, NULL, centred, reduced(g, FB_OP_MEAN, 0, squares)));
 }
 
+/* Columns of 16 bits, of which a thread takes eight at once; what is summed is stored, too. */
+static fb_graph *columns_each(void)
+{
+    fb_graph *g = fb_graph_new("columns");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(1024, 64), FB_BF16);
+    fb_id y = NODE(g, FB_OP_RELU, NULL, NULL, x);
+    fb_error err;
+    assert_true(fb_graph_output(g, y, "y", &err));
+    assert_true(fb_graph_output(g, reduced(g, FB_OP_SUM, 0, x), "sum", &err));
+    return with_output(g, reduced(g, FB_OP_MEAN, 0, y));
+}
+
+/* Products of which whole rows are needed, two blocks a multiprocessor. */
+static fb_graph *whole_rows(void)
+{
+    fb_graph *g = fb_graph_new("rows");
+    fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(100, 40), FB_BF16),
+          b = source(g, FB_OP_PARAM, "b", SHAPE(40, 512), FB_BF16);
+    return with_output(g, softmax(g, NODE(g, FB_OP_MATMUL, "product", NULL, a, b)));
+}
+
+/* A head's product that is stored token by token, and read as one matrix. */
+static fb_graph *stored_as_read(void)
+{
+    fb_graph *g = fb_graph_new("heads");
+    fb_id made = source(g, FB_OP_INPUT, "made", SHAPE(2, 32, 96), FB_F16),
+          weights = source(g, FB_OP_INPUT, "weights", SHAPE(2, 3, 32, 32), FB_F16);
+    fb_id apart = NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = SHAPE(2, 32, 2, 3, 16)}), made);
+    fb_id turned = NODE(g, FB_OP_PERMUTE, NULL, &((fb_attrs){.n_axes = 5, .axes = {2, 0, 3, 1, 4}}), apart);
+    fb_id one = NODE(g, FB_OP_SLICE, NULL, &((fb_attrs){.dim = 0, .start = 1, .stop = 2, .step = 1}), turned);
+    fb_id values = NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = SHAPE(2, 3, 32, 16)}), one);
+    fb_id product = NODE(g, FB_OP_MATMUL, NULL, NULL, weights, values);
+    fb_id tokens = NODE(g, FB_OP_PERMUTE, NULL, &((fb_attrs){.n_axes = 4, .axes = {0, 2, 1, 3}}), product);
+    fb_id flat = NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = SHAPE(64, 48)}), tokens);
+    fb_id w = source(g, FB_OP_PARAM, "w", SHAPE(48, 32), FB_F16);
+    return with_output(g, NODE(g, FB_OP_MATMUL, NULL, NULL, flat, w));
+}
+
 static fb_graph *columns_arg(void)
 {
     return sum_of(900, 40, 0, FB_OP_ARGMAX);
@@ -349,24 +387,28 @@ static const struct {
     fb_graph *(*make)(void);
     const char *has; /* what it is about, in its text */
     int stages;      /* knob; 0: as it comes */
+    int units;       /* multiprocessors; 0: a device's */
 } cases[] = {
-    {"columns", columns, "fb_columns<", 0},
-    {"columns, arg", columns_arg, "fb_columns_arg<", 0},
-    {"rows, arg", rows_arg, "fb_block_arg<", 0},
-    {"split rows", split_rows, "atomicAdd", 0},
-    {"layer norm", layer_norm_of_rows, "fb_block<", 0},
-    {"cumsum", running_sum, "for (", 0},
-    {"index_add", scattered, "fb_vote<8, 256>", 0},
-    {"product", product, "fb_gemm<", 0},
-    {"whole chain", whole_chain, "fb_chain_whole<", 0},
-    {"tiled chain", tiled_chain, "fb_chain<", 0},
-    {"tiled chain, one stage", tiled_chain, "fb_chain<", 1},
-    {"softmax", softmax_of_rows, "fb_block<", 0},
-    {"index_add, sorted", sorted, "fb_sorted<256, 12, true, ", 0},
-    {"index_add, crowded", crowded, "fb_sorted<256, 12, true, ", 0},
-    {"rows updated in place", updated, "fb_sorted<256, 21, false, ", 0},
-    {"attention by warpgroups", attended, "fb_attention<", 0},
-    {"rank", ranked, "fb_block<", 0},
+    {"columns", columns, "fb_columns<", 0, 0},
+    {"columns, arg", columns_arg, "fb_columns_arg<", 0, 0},
+    {"rows, arg", rows_arg, "fb_block_arg<", 0, 0},
+    {"split rows", split_rows, "atomicAdd", 0, 0},
+    {"layer norm", layer_norm_of_rows, "fb_block<", 0, 0},
+    {"cumsum", running_sum, "for (", 0, 0},
+    {"index_add", scattered, "fb_vote<8, 256>", 0, 0},
+    {"product", product, "fb_gemm<", 0, 0},
+    {"whole chain", whole_chain, "fb_chain_whole<", 0, 0},
+    {"tiled chain", tiled_chain, "fb_chain<", 0, 0},
+    {"tiled chain, one stage", tiled_chain, "fb_chain<", 1, 0},
+    {"softmax", softmax_of_rows, "fb_block<", 0, 0},
+    {"index_add, sorted", sorted, "fb_sorted<256, 12, true, ", 0, 0},
+    {"index_add, crowded", crowded, "fb_sorted<256, 12, true, ", 0, 0},
+    {"rows updated in place", updated, "fb_sorted<256, 21, false, ", 0, 0},
+    {"attention by warpgroups", attended, "fb_attention<", 0, 0},
+    {"rank", ranked, "fb_block<", 0, 0},
+    {"columns, several at once", columns_each, "fb_columns_each<fb_plus, 32>", 0, 0},
+    {"whole rows, two blocks", whole_rows, "__launch_bounds__(512, 2)", 0, 2},
+    {"stored as it is read", stored_as_read, "fb_gemm<", 0, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -376,6 +418,7 @@ static fb_program *lowered(int c, fb_graph *g)
     fb_machine m;
     fb_error err;
     fb_machine_default(&m, FB_DEVICE_CUDA);
+    if (cases[c].units) m.units = cases[c].units;
     fb_planner *planner = fb_planner_new(g, &m);
     fb_plan *plan = fb_preset_find("max")->make(planner, &err);
     for (fb_id i = 0; i < g->n_nodes; i++) {
@@ -449,6 +492,8 @@ static const struct {
     {12, "room.named[i] = 0;", "fb_meet<THREADS>();"},
     {15, "FB_DEVICE void await(", "fb_count_wait(count"},
     {15, "if (behind < TILES) {", "fb_count_wait(&c->v_empty"},
+    {17, "fb_shuffle(sums[v], mask));", "fb_meet<32 * ROWS>();"},
+    {17, "fb_parts[threadIdx.x / 32][threadIdx.x % 32 * EACH + v] = sums[v];", "fb_meet<32 * ROWS>();"},
 };
 
 static void barriers_that_are_missing_are_found(void **state)
