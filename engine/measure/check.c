@@ -418,9 +418,7 @@ static bool take_watched(walk *w, const char *by, int buffer, int64_t offset)
     if (!to->bytes) to->bytes = fb_try_alloc(bytes + 1);
     if (!to->bytes) return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to look at it in", name);
     to->by = by;
-    if (!w->stepping->peek(w->job->loaded, buffer, offset, (int64_t)bytes, to->bytes, w->err)) return false;
-    if (fb_storage_to_own(graph_of(w), to->node, to->bytes)) return true;
-    return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to look at it in", name);
+    return w->stepping->peek(w->job->loaded, buffer, offset, (int64_t)bytes, to->bytes, w->err);
 }
 
 /* What a loop collected over its steps is there when it ends. */

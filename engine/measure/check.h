@@ -61,7 +61,8 @@ bool fb_check_kernels(const fb_check_job *job, fb_check_result *out, const fb_pr
  * false as above. */
 bool fb_check_steps(const fb_check_job *job, fb_check_result *out, const fb_progress *progress, fb_error *err);
 
-/* A node's value as it is stored, the last time where a loop stores it again and again. */
+/* A node's value as it is stored and in the order in which it lies (graph/storage.h), the last time where a loop stores
+ * it again and again. */
 typedef struct {
     fb_id node;
     void *bytes;    /* the caller frees; NULL: no launch stores it */

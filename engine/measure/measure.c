@@ -9,6 +9,7 @@
 #include "base/vec.h"
 #include "code/lower.h"
 #include "graph/access.h"
+#include "graph/storage.h"
 #include "interp/input.h"
 #include "measure/audit.h"
 #include "measure/check.h"
@@ -1063,6 +1064,9 @@ static void *value_bytes(fb_measurement *m, wanted_value w, fb_str *from, const 
     fb_watched watched = {.node = w.held};
     bool ok = watch_stored(m, &watched, progress, err);
     if (ok && !watched.bytes) ok = say_not_stored(m, w.node, err);
+    /* a view that is all of it, in the order of memory, has the bytes as they are */
+    if (ok && w.held == w.node && !fb_storage_to_own(g, w.held, watched.bytes))
+        ok = fb_fail(err, FB_ERR_LIMIT, "%s: no memory to look at it in", n->name);
     if (!ok) {
         fb_free(watched.bytes);
         return NULL;

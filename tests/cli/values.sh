@@ -36,6 +36,11 @@ is "of a loop's body the last step" 0 out 'in the last step of its loop' out ' �
 fb values models/mlp_loop carried:eager result --set hidden=16 --device host
 is "what a loop leaves" 0 out 'stored by its loop' out ' ✓$'
 
+fb values models/transformer forward:none encoder_layer.self_attn.attention.matmul_2 --device host
+is "what lies as it is read, in its own order" 0 out 'matmul_2 +f32\[8,4,16,16\]' out ' ✓$'
+fb values models/transformer forward:none encoder_layer.self_attn.view_2 --device host
+is "and a view of it as it lies" 0 out 'view_2 +f32\[8,16,64\].* as encoder_layer\.self_attn\.attention\.matmul_2' out ' ✓$'
+
 # A kernel made wrong: its values are shown, with where they are off.
 fb eject known.lua none own.c --kernel add --device host
 sed 's/\(\[[^]]*\] = \)\(.*\);/\1(\2) * 1.5f;/' own.c >wrong.c && mv wrong.c own.c
