@@ -247,7 +247,7 @@ static fb_graph *columns_each(void)
     fb_id y = NODE(g, FB_OP_RELU, NULL, NULL, x);
     fb_error err;
     assert_true(fb_graph_output(g, y, "y", &err));
-    assert_true(fb_graph_output(g, reduced(g, FB_OP_SUM, 0, x), "sum", &err));
+    assert_true(fb_graph_output(g, reduced(g, FB_OP_SUM, 0, NODE(g, FB_OP_MUL, NULL, NULL, y, y)), "squares", &err));
     return with_output(g, reduced(g, FB_OP_MEAN, 0, y));
 }
 
