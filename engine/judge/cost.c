@@ -74,7 +74,7 @@ static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb
     fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, s, arena);
     fb_arena_free(arena);
     bool split = x.deal == FB_DEAL_SPLIT;
-    bool side = x.deal == FB_DEAL_COLUMNS && x.each > 1; /* 24 blocks got 40 bytes a cycle each, on an H100 */
+    bool side = x.deal == FB_DEAL_COLUMNS && x.each > 1; /* 24 blocks got 40 bytes a cycle each, on an H200 */
     double inner = fmax(1, (double)fb_section_longest(s)), bytes = 0;
     double path = split ? PATH_BYTES : side ? PATH_BYTES * 0.6 : PATH_BYTES / 2.0;
     for (int i = 0; i < a->facts.n_reads; i++) bytes += (double)a->facts.reads[i].bytes;

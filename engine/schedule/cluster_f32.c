@@ -42,9 +42,10 @@ typedef struct {
 } shares;
 
 /* The cycles of a step, and those before the first one, in which blocks fetch their weights. Measured on an H200
- * (2026-11), an LSTM of 384: of 20 ways to deal out 64 rows to clusters of 16 and 8, and 512 rows, 18 took within 10 %
- * of this. A warp's instructions are not always there to be issued, and what is made of the sums is made by all warps
- * at once: exponentials and divisions that wait for each other. Clusters of 16 were 7 at a time, of 8 15. */
+ * (2026-11), an LSTM of 384: of about 20 ways to deal out 64 rows to clusters of 16 and 8, and 512 rows, which it was
+ * fitted to, most took within 10 % of this, and the one furthest off 20. A warp's instructions are not always there to
+ * be issued, and what is made of the sums is made by all warps at once: exponentials and divisions that wait for each
+ * other. Clusters of 16 were 7 at a time, of 8 15. */
 static double cycles_of(const fb_nest *nest, fb_cluster_tile *x, const shares *h)
 {
     const double exchange = 500, a_set = 100, made = 130, a_batch = 30, stalls = 1.5, a_read = 4, a_shuffle = 2,
