@@ -83,8 +83,12 @@ template <class ELEM, int CLUSTER, int STRIPS, int K, int ROWS, int UNITS, int A
     static constexpr int SHARED = 16 + STATE + WEIGHTS + SUMS;
     static_assert(CHUNKS % ACROSS == 0 && ENTRIES % DEEP == 0 && HELD <= STEPS && ROWS % 8 == 0 && UNITS % 8 == 0, "shares");
 
-    // What stays in a thread's registers.
+    // What stays in a thread's registers: weights, and what it carries of its elements from step to step, OWN values of each.
     using weights = unsigned[EACH][TILES][HELD > 0 ? HELD : 1][4];
+    template <int OWN> struct kept {
+        weights held;
+        float own[OWN > 0 ? OWN : 1][MINE];
+    };
 
     FB_DEVICE unsigned long long *inbox(unsigned char *shared, int step)
     {
@@ -216,6 +220,8 @@ template <class ELEM, int CLUSTER, int STRIPS, int K, int ROWS, int UNITS, int A
                         sums[i][s] += parts[part(warp, d, i, s) + lane];
         }
     }
+
+    FB_DEVICE void end() {} // what is under way comes out of registers
 
     // What this thread made of its elements, zero outside of what there is: the state of the step after this one, in all blocks.
     // first: the block's first column. Every warp sends, so that who has all of a state knows where all warps are.

@@ -52,6 +52,10 @@ struct fb_recurrence_f32 {
 
     // What stays in a thread's registers.
     using weights = float[HELD > 0 ? HELD : 1][COLUMNS][CHUNK];
+    template <int OWN> struct kept {
+        static_assert(OWN == 0, "all that a thread carries is in memory");
+        weights held;
+    };
 
     FB_DEVICE unsigned long long *inbox(unsigned char *shared, int set, int step)
     {

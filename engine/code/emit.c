@@ -530,7 +530,7 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     result.dynamic_shared = e.dynamic_shared;
     result.needs = e.needs;
     result.stage = e.stage;
-    result.stage.weights = fb_arena_strdup(arena, e.stage.weights);
+    result.stage.round = fb_arena_strdup(arena, e.stage.round);
     result.n_args = e.n_args;
     result.args = FB_NEW_ARRAY(arena, fb_kernel_arg, e.n_args);
     for (int i = 0; i < e.n_args; i++)

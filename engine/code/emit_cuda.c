@@ -1297,7 +1297,7 @@ static void print_head(const fb_part *p, const char *entry, fb_str *out)
     }
     if (f->steps) fb_str_addf(out, "%sconst int64_t steps", before);
     if (p->keeps.kept_shared) fb_str_add(out, ", unsigned char *fb_kept, bool fb_fresh");
-    if (p->keeps.weights) fb_str_addf(out, ", %s::weights &fb_weights, int fb_step, bool fb_more", p->keeps.weights);
+    if (p->keeps.round) fb_str_addf(out, ", %s &fb_kept, int fb_step, int64_t fb_left", p->keeps.round);
     fb_str_add(out, f->apart ? ")\n{\n" : "){\n");
 }
 
@@ -1309,6 +1309,7 @@ const fb_printer fb_printer_cuda = {
               [FB_TEXT_ATTENTION] = {"kernels/attention.cuh", "fb_attention"},
               [FB_TEXT_SORTED] = {"kernels/sorted.cuh", "fb_sorted<"},
               [FB_TEXT_CLUSTER] = {"kernels/cluster.cuh", "fb_recurrence"},
+              [FB_TEXT_CLUSTER_WIDE] = {"kernels/cluster_wide.cuh", "fb_wide_recurrence"},
               [FB_TEXT_CLUSTER_F32] = {"kernels/cluster_f32.cuh", "fb_recurrence_f32"},
               [FB_TEXT_LONG] = {"kernels/long.cuh", "fb_long_"}},
     .block = {"blockIdx", "fb_block_index"},

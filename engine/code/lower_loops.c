@@ -10,7 +10,7 @@
  * A loop's counter is memory too: the items of 0, 1, 2 …, laid out once. So a kernel knows nothing of loops. */
 #include "code/lower_parts.h"
 
-#include "nest/nest.h"
+#include "nest/parts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -185,6 +185,34 @@ void fb_lower_states(fb_lowering *l)
     }
 }
 
+/* What a loop that runs in clusters carries, where its threads keep to their own (plan/recurrence.c), and what it reads
+ * one step after the other. */
+static const fb_round *round_of(fb_lowering *l, const fb_loop *loop, fb_id made)
+{
+    enum { PIECE = 16 };
+    fb_own *own = FB_NEW_ARRAY(l->p->arena, fb_own, loop->n_carried);
+    fb_moving *moving = FB_NEW_ARRAY(l->p->arena, fb_moving, loop->n_scanned);
+    fb_round *round = FB_NEW(l->p->arena, fb_round);
+    *round = (fb_round){.made = made, .own = own, .moving = moving};
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        if (c->base == FB_NONE) continue;
+        fb_own *x = &own[round->n_own++];
+        *x = (fb_own){.read = c->carried, .made = c->base, .home = c->kind == FB_CARRY_IN_PLACE ? c->state : c->base};
+        for (int k = 0; k < loop->n_collected; k++)
+            if (loop->collected[k].base == c->base) x->home = FB_NONE;
+    }
+    for (int i = 0; i < loop->n_scanned; i++) {
+        fb_id item = loop->scanned[i].item;
+        if (item == FB_NONE) continue;
+        const fb_window *w = &l->window[item];
+        if (w->offset % PIECE || w->advance.bytes % PIECE || w->advance.every != 1) continue;
+        moving[round->n_moving++] =
+            (fb_moving){.item = item, .stride = w->advance.bytes / fb_dtype_size(l->g->nodes[item].dtype)};
+    }
+    return round;
+}
+
 const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
 {
     const fb_nest *nest = group->nest;
@@ -201,7 +229,7 @@ const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
             nest = fb_nest_store_at(nest, stored, l->stored_at[stored], l->p->arena);
     }
     if (l->kept[number]) nest = fb_nest_keep_right(nest, l->p->arena);
-    if (l->round[number] != FB_NONE) nest = fb_nest_send_round(nest, l->round[number], l->p->arena);
+    if (l->round[number] != FB_NONE) nest = fb_nest_send_round(nest, round_of(l, loop, l->round[number]), l->p->arena);
     return nest;
 }
 

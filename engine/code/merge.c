@@ -43,8 +43,8 @@ typedef struct {
     int threads, shared;
     int64_t blocks;
     fb_needs needs;
-    const char *weights; /* where the one stage is a step of a recurrence in clusters (fb_stage); else NULL */
-    bool from_end;       /* the next stage's blocks are dealt from the last one down */
+    const char *round; /* where the one stage is a step of a recurrence in clusters (fb_stage); else NULL */
+    bool from_end;     /* the next stage's blocks are dealt from the last one down */
     FB_VEC(fb_inner_loop) loops;
 } merging;
 
@@ -446,7 +446,7 @@ static void add_round_call(merging *m, const fb_launch *l)
     fb_str_addf(&call, "%s(fb_block_at(blockIdx.x, %d, %d), {%d, %d, 1}", k->entry, k->grid[0], k->grid[1], k->grid[0],
                 k->grid[1]);
     add_pointers(m, l, ", ", &call);
-    fb_str_add(&call, ", fb_weights, (int)step0, step0 + 1 < steps);");
+    fb_str_add(&call, ", fb_kept, (int)step0, steps - step0);");
     add_call(m, &call);
 }
 
@@ -506,6 +506,7 @@ static void add_fetches(merging *m, int repeat, int loop)
     int end = end_of(m, repeat);
     for (int i = repeat + 1; i < end; i++) {
         const fb_launch *l = at(m, i);
+        if (l->kind == FB_LAUNCH_KERNEL && m->p->kernels[l->kernel].stage.fetches) continue;
         for (int a = 0; l->kind == FB_LAUNCH_KERNEL && a < l->n_args; a++) {
             fb_advance advance = advance_of(l, a);
             const fb_buffer *b = &m->p->buffers[l->args[a]];
@@ -565,11 +566,11 @@ static void add_body(merging *m)
                 add_plain_call(m, l);
                 break;
             }
-            if (m->meet[i] && !m->weights) line(m, "fb_meet_all();");
-            if (!m->meet[i] && after && !m->weights) line(m, "__syncthreads();");
+            if (m->meet[i] && !m->round) line(m, "fb_meet_all();");
+            if (!m->meet[i] && after && !m->round) line(m, "__syncthreads();");
             after = true;
             if (i > m->first && at(m, i - 1)->kind == FB_LAUNCH_REPEAT) add_fetches(m, i - 1, loops - 1);
-            (m->weights ? add_round_call : add_block_call)(m, l);
+            (m->round ? add_round_call : add_block_call)(m, l);
             break;
         }
     }
@@ -597,26 +598,25 @@ static const fb_function *function_of(merging *m, const char *name, const char *
         parameters[i] =
             (fb_parameter){.type = grid ? m->target->spelling.type[dtype].memory : "char", .name = m->args.at[i].name};
     }
-    *f =
-        (fb_function){.target = m->target,
-                      .name = name,
-                      .entry = fb_arena_printf(arena, "%s_kernel", name),
-                      .about = fb_arena_printf(arena, " * %s, one kernel behind the other%s */\n", what,
-                                               m->weights ? ": each cluster of blocks takes some rows through all steps"
-                                               : grid ? ": blocks are dealt out, and the grid meets where data flows"
-                                                      : ""),
-                      .n_parameters = m->args.n,
-                      .parameters = parameters,
-                      .steps = m->loops.n > 0,
-                      .threads = m->threads,
-                      .sharing = m->weights ? 1 : 0,
-                      .cluster = m->weights ? m->needs.cluster : 0,
-                      .apart = true};
+    *f = (fb_function){.target = m->target,
+                       .name = name,
+                       .entry = fb_arena_printf(arena, "%s_kernel", name),
+                       .about = fb_arena_printf(arena, " * %s, one kernel behind the other%s */\n", what,
+                                                m->round ? ": each cluster of blocks takes some rows through all steps"
+                                                : grid   ? ": blocks are dealt out, and the grid meets where data flows"
+                                                         : ""),
+                       .n_parameters = m->args.n,
+                       .parameters = parameters,
+                       .steps = m->loops.n > 0,
+                       .threads = m->threads,
+                       .sharing = m->round ? 1 : 0,
+                       .cluster = m->round ? m->needs.cluster : 0,
+                       .apart = true};
     f->stages = stages_of(m, &f->n_stages);
     m->to = fb_say_to(arena, &f->body);
     if (!grid) line(m, "%s", "");
     if (grid) declare_kept(m);
-    if (m->weights) line(m, "%s::weights fb_weights;", m->weights);
+    if (m->round) line(m, "%s fb_kept;", m->round);
     add_body(m);
     fb_say_end(&m->to);
     return f;
@@ -633,7 +633,7 @@ static void find_stages(merging *m)
         m->uses[at(m, i)->kernel]++;
         if (k->block[0] > m->threads) m->threads = k->block[0];
         if (k->dynamic_shared > m->shared) m->shared = k->dynamic_shared;
-        if (k->stage.weights) m->weights = k->stage.weights, m->needs.cluster = k->needs.cluster;
+        if (k->stage.round) m->round = k->stage.round, m->needs.cluster = k->needs.cluster;
         m->needs.texts |= k->needs.texts;
         m->needs.warpgroups |= k->needs.warpgroups;
         if (blocks > m->blocks) m->blocks = blocks;
@@ -868,7 +868,7 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
         k.block[0] = m.threads;
         k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
         k.dynamic_shared = shared_of(&m);
-        k.needs.meets = m.weights ? FB_MEETS_CLUSTER : FB_MEETS_GRID;
+        k.needs.meets = m.round ? FB_MEETS_CLUSTER : FB_MEETS_GRID;
     }
     fb_emit_show_merged(&k);
     sum_up(&m, &k);

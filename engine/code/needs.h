@@ -9,7 +9,16 @@
 
 /* Texts that some kernels stand on, beside those of their family (code/printer.h), in the order in which they follow
  * each other. */
-typedef enum { FB_TEXT_WGMMA, FB_TEXT_ATTENTION, FB_TEXT_SORTED, FB_TEXT_CLUSTER, FB_TEXT_CLUSTER_F32, FB_TEXT_LONG, FB_TEXTS } fb_text;
+typedef enum {
+    FB_TEXT_WGMMA,
+    FB_TEXT_ATTENTION,
+    FB_TEXT_SORTED,
+    FB_TEXT_CLUSTER,
+    FB_TEXT_CLUSTER_WIDE,
+    FB_TEXT_CLUSTER_F32,
+    FB_TEXT_LONG,
+    FB_TEXTS
+} fb_text;
 
 /* Which blocks wait for each other while they run; these are all there at once. */
 typedef enum {
@@ -41,9 +50,10 @@ static inline int64_t fb_needs_block(int64_t n, size_t size)
 
 /* As a part of a larger kernel (code/merge.h). */
 typedef struct {
-    int kept_shared;     /* bytes of shared memory, beside the kernel's, that stay as they are from step to step */
-    const char *weights; /* a step of a recurrence in clusters: the type of what its threads keep from step to step;
-                          * NULL: it is none */
+    int kept_shared;   /* bytes of shared memory, beside the kernel's, that stay as they are from step to step */
+    bool fetches;      /* asks by itself for what the next steps read */
+    const char *round; /* a step of a recurrence in clusters: the type of what its threads keep from step to step;
+                        * NULL: it is none */
 } fb_stage;
 
 #endif

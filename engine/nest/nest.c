@@ -743,12 +743,11 @@ const fb_nest *fb_nest_keep_right(const fb_nest *nest, fb_arena *arena)
     return to;
 }
 
-const fb_nest *fb_nest_send_round(const fb_nest *nest, fb_id made, fb_arena *arena)
+const fb_nest *fb_nest_send_round(const fb_nest *nest, const fb_round *round, fb_arena *arena)
 {
     fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
     to->tiled = fb_arena_copy(arena, nest->tiled, sizeof *nest->tiled);
-    to->tiled->round = true;
-    to->tiled->made = made;
+    to->tiled->round = round;
     return to;
 }
 

@@ -92,9 +92,9 @@ const fb_nest *fb_nest_as_stage(const fb_nest *nest, fb_arena *arena);
 /* The same kernel (family gemm) as a stage that keeps its right operands on chip from one step of a loop to the next.
  */
 const fb_nest *fb_nest_keep_right(const fb_nest *nest, fb_arena *arena);
-/* … and whose left operand is what it has made at the step before, `made`, sent round a cluster of blocks
- * (schedule/cluster.h). */
-const fb_nest *fb_nest_send_round(const fb_nest *nest, fb_id made, fb_arena *arena);
+/* … and whose left operand is what it has made at the step before (nest/parts.h); `round` is borrowed. */
+struct fb_round;
+const fb_nest *fb_nest_send_round(const fb_nest *nest, const struct fb_round *round, fb_arena *arena);
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out);
 
 #endif

@@ -136,6 +136,28 @@ typedef struct {
     int64_t *column; /* … from which column of the product on */
 } fb_phase;
 
+/* What a loop carries besides what goes round, each thread for itself: what root `made` is at one step, `read` is at
+ * the next. */
+typedef struct {
+    fb_id read, made;
+    fb_id home; /* where the loop keeps it, the root's storage; FB_NONE: there for all steps, one behind the other */
+} fb_own;
+
+/* What a step reads, and the next one so many elements further on, in whole pieces of 16 bytes. */
+typedef struct {
+    fb_id item;
+    int64_t stride;
+} fb_moving;
+
+/* A step of a loop whose left operand is what it has made at the step before, sent round a cluster of blocks
+ * (schedule/cluster.h). */
+typedef struct fb_round {
+    fb_id made; /* what is sent, a root */
+    int n_own, n_moving;
+    const fb_own *own;
+    const fb_moving *moving;
+} fb_round;
+
 /* Family gemm. A block's tile is a row of *strips*, side by side and equally wide: one for each sum of products that
  * the epilogue (the nest's one section) reads at a column offset of its own, as the four gates of an LSTM. */
 typedef struct {
@@ -146,13 +168,12 @@ typedef struct {
     int n_products, n_phases, n_strips;
     fb_product *products;
     fb_phase *phases;
-    bool kept;            /* right operands stay in shared memory from one step of a loop to the next */
-    bool round;           /* they stay, and the left one goes round a cluster of blocks (schedule/cluster.h): … */
-    fb_id made;           /* … what the step makes of it, a root */
-    int *strip_of;        /* a value of the section: the strip that it is read from, FB_NONE */
-    int units;            /* multiprocessors, */
-    int64_t shared_bytes; /* and what each has for a block: what tiles are chosen by */
-    int capability;       /* major of the compute capability */
+    bool kept;             /* right operands stay in shared memory from one step of a loop to the next */
+    const fb_round *round; /* they stay, and the left one goes round a cluster of blocks; NULL: it does not */
+    int *strip_of;         /* a value of the section: the strip that it is read from, FB_NONE */
+    int units;             /* multiprocessors, */
+    int64_t shared_bytes;  /* and what each has for a block: what tiles are chosen by */
+    int capability;        /* major of the compute capability */
 } fb_tiled;
 
 /* One contraction of a chain: rows of the left operand by all of the right one. */

@@ -16,16 +16,20 @@
 enum {
     CHUNK = 8,                      /* columns of a strip that lie in one fragment, and rows of the state */
     STEP = 16,                      /* of k */
+    PIECE = 16,                     /* bytes */
+    WARPGROUP = 4,                  /* warps */
     FRAGMENT = 512,                 /* bytes, of a warp */
     PORTABLE = FB_CLUSTER_PORTABLE, /* blocks of a cluster; more only where their registers and memory are too few, for
                                      * not every GPU has room for such a cluster */
     MOST_BLOCKS = 16,
     MOST_WARPS = 16, /* of a block */
     MOST_ROWS = 48,  /* of a cluster: more, and threads run out of registers */
+    MOST_WIDE_ROWS = 64,
     REGISTERS =
         65536, /* of a multiprocessor; besides weights, sums and what is loaded early a thread needs about OTHER */
     MOST_REGISTERS = 255,
     OTHER = 24,
+    OTHER_WIDE = 36,
 };
 
 static bool refuse(fb_str *says, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -72,13 +76,51 @@ static bool suits(const fb_nest *nest, fb_str *says)
 
 /* ---- sizes ---- */
 
-/* Loads of an element that are under way while the product is at work. */
-static int early_loads(const fb_nest *nest)
+/* Products of whole warpgroups take up to four strips, and no more rows than one of them. */
+static bool may_be_wide(const fb_tiled *t)
+{
+    return t->capability == 9 && t->n_strips <= 4;
+}
+
+/* Lines of a column of the state: its strips, in twos. */
+static int wide_lines(const fb_tiled *t)
+{
+    return t->n_strips > 2 ? 4 : t->n_strips;
+}
+
+bool fb_cluster_copies(const fb_nest *nest, int v)
+{
+    const fb_section *s = &nest->sections[0];
+    const fb_value *load = &s->values[v];
+    int64_t size = fb_dtype_size(load->dtype), row, column, first;
+    fb_ix rest = load->at;
+    if (s->rows.n != 2 || !fb_ix_is_var(nest->pool, s->rows.var[0]) || !fb_ix_is_var(nest->pool, s->rows.var[1]) ||
+        load->kind != FB_VALUE_LOAD || load->when != FB_NONE || load->table != FB_NONE ||
+        fb_nest_is_product(nest, load->node) || s->rows.extent[1] != nest->tiled->columns)
+        return false;
+    return fb_ix_stride(nest->pool, rest, s->rows.var[0], &row, &rest) &&
+           fb_ix_stride(nest->pool, rest, s->rows.var[1], &column, &rest) && fb_ix_is_const(nest->pool, rest, &first) &&
+           column == 1 && row * size % PIECE == 0 && first * size % PIECE == 0;
+}
+
+/* Bytes of three steps of them. */
+static int64_t copied_bytes(const fb_nest *nest, const fb_cluster_tile *x)
+{
+    int64_t bytes = 0;
+    for (int v = 0; v < nest->sections[0].n_values; v++)
+        if (fb_cluster_copies(nest, v))
+            bytes += 3 * x->rows * (x->columns * fb_dtype_size(nest->sections[0].values[v].dtype) + PIECE);
+    return bytes;
+}
+
+/* Loads of an element that are under way while the product is at work; `copied`: but those that are copied before. */
+static int early_loads(const fb_nest *nest, bool copied)
 {
     const fb_section *s = &nest->sections[0];
     int n = 0;
     for (int i = 0; i < s->n_values; i++)
-        n += s->values[i].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, s->values[i].node);
+        n += s->values[i].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, s->values[i].node) &&
+             !(copied && fb_cluster_copies(nest, i));
     return n;
 }
 
@@ -92,22 +134,50 @@ int64_t fb_cluster_at_once(const fb_nest *nest, int blocks)
     return n > 0 ? n : 1;
 }
 
-/* Counts the cycles of a step. Measured on an H200 (2026-11): a step of 8 rows of an LSTM of 384 took 1.7 µs in 12
- * warps that kept all weights in registers, and 2.4 µs in 4 that kept two thirds; a kernel of 132 multiprocessors had
- * 15 clusters of 8. */
+/* Counts the cycles of a step, of 1.6 GHz. Measured on an H100 (2026-11), of LSTMs in clusters of 8, a step: 8 rows of
+ * 384 took 1.59 µs in 12 warps that kept all weights in registers, and 1.23 µs by whole warpgroups; of these 0.54 were
+ * the product and 0.5 the way to the other blocks. 40 rows took 3.84 µs, of which 1.43 were the product, 0.83 what is
+ * made of it and 0.95 the way. 8 rows of 768 in clusters of 16 multiplied for 1.41 µs, half of the weights in shared
+ * memory. A kernel of 132 multiprocessors had 15 clusters of 8. */
+static const double ALONE = 400, EACH = 21, SUMS = 60, A_BANK = 128, MORE_BLOCKS = 300;
+
+/* So often do as many clusters as there are at once take turns. */
+static double turns_of(const fb_nest *nest, const fb_cluster_tile *x)
+{
+    return (double)fb_ceil_div(x->clusters, fb_cluster_at_once(nest, x->blocks));
+}
+
+/* What is made of a thread's sums; the busiest quarter of a multiprocessor has `around` warps. */
+static double made(const fb_tiled *t, int around, int mine)
+{
+    return EACH * around * mine * t->n_strips;
+}
+
 static double cycles_of(const fb_nest *nest, const fb_cluster_tile *x, const shares *h, int64_t streamed)
 {
-    const double mma = 8.2, a_warp = 17, a_bank = 128, exchange = 1000, wide = 300, alone = 400, each = 40, sums = 60;
+    const double mma = 8.2, a_warp = 17, exchange = 450, a_byte = 0.1;
     const fb_tiled *t = nest->tiled;
-    int warps = x->across * x->deep, around = (warps + 3) / 4; /* on the busiest quarter of a multiprocessor */
+    int warps = x->across * x->deep, around = (warps + 3) / 4;
     double products = (double)h->each * h->tiles * h->steps * h->groups,
            product = products * fmax(mma * around, a_warp);
-    double reads = (double)x->across * x->rows * h->steps * x->deep * STEP * 2 / a_bank;
-    double parts = x->deep > 1 ? sums + 2.0 * warps * (x->deep - 1) * h->mine * t->n_strips * 128 / a_bank : 0;
-    double made = alone + each * around * h->mine * t->n_strips;
-    double round = x->blocks > 1 ? exchange + (x->blocks > PORTABLE ? wide : 0) : sums;
-    return (double)fb_ceil_div(x->clusters, fb_cluster_at_once(nest, x->blocks)) *
-           (fmax(product, reads) + (double)streamed / a_bank + parts + made + round);
+    double reads = (double)x->across * x->rows * h->steps * x->deep * STEP * 2 / A_BANK;
+    double parts = x->deep > 1 ? SUMS + 2.0 * warps * (x->deep - 1) * h->mine * t->n_strips * 128 / A_BANK : 0;
+    double round = x->blocks > 1 ? exchange + (x->blocks - 1) * 2.0 * x->columns * x->rows * a_byte : SUMS;
+    if (x->blocks > PORTABLE) round += MORE_BLOCKS;
+    return turns_of(nest, x) *
+           (fmax(product, reads) + (double)streamed / A_BANK + parts + ALONE + made(t, around, h->mine) + round);
+}
+
+static double wide_cycles(const fb_nest *nest, const fb_cluster_tile *x, int mine, int steps, int64_t streamed)
+{
+    const double begin = 6.9, a_row = 0.62, exchange = 700, a_byte = 0.03, copied = 0.02, from_shared = 0.5;
+    const fb_tiled *t = nest->tiled;
+    int groups = x->threads / nest->target->warp / WARPGROUP;
+    double product = (double)groups * x->each * steps * (begin + a_row * x->rows);
+    double round = x->blocks > 1 ? exchange + (x->blocks - 1) * 2.0 * x->columns * x->rows * a_byte : SUMS;
+    if (x->blocks > PORTABLE) round += MORE_BLOCKS;
+    return turns_of(nest, x) * (product + from_shared * (double)streamed / A_BANK + SUMS + made(t, groups, mine) +
+                                round + copied * (double)copied_bytes(nest, x));
 }
 
 /* Fragments in registers, the others in shared memory. */
@@ -126,7 +196,7 @@ static bool fit(const fb_nest *nest, fb_cluster_tile *x)
     x->threads = warps * nest->target->warp;
     int most = REGISTERS / x->threads / 8 * 8;
     if (most > MOST_REGISTERS) most = MOST_REGISTERS;
-    int sums = h.each * h.tiles * h.groups * 4 * h.chains, early = h.mine * early_loads(nest);
+    int sums = h.each * h.tiles * h.groups * 4 * h.chains, early = h.mine * early_loads(nest, false);
     int room = (most - OTHER - sums - early) / (h.each * h.tiles * 4);
     x->held = room < 0 ? 0 : room < h.steps ? room : h.steps;
     int64_t depth = (int64_t)h.steps * x->deep * STEP, width = fb_ceil_div(x->blocks * x->columns, STEP) * STEP;
@@ -141,29 +211,73 @@ static bool fit(const fb_nest *nest, fb_cluster_tile *x)
     return room >= 0 && x->shared_bytes <= t->shared_bytes && x->clusters * x->blocks <= 65535;
 }
 
+/* The same with products of whole warpgroups: no sums are shared, and a block sends what it made in one piece. */
+static bool fit_wide(const fb_nest *nest, fb_cluster_tile *x)
+{
+    const fb_tiled *t = nest->tiled;
+    int lines = wide_lines(t), tiles = x->columns * lines / STEP, steps = (int)fb_ceil_div(t->columns, STEP);
+    int groups = x->rows / CHUNK;
+    if (tiles % (WARPGROUP * x->each) || tiles / x->each > MOST_WARPS) return false;
+    x->threads = tiles / x->each * nest->target->warp;
+    int most = REGISTERS / x->threads / 8 * 8;
+    if (most > MOST_REGISTERS) most = MOST_REGISTERS;
+    int mine = x->each * groups * (4 / lines);
+    int room = (most - OTHER_WIDE - x->each * groups * 4 - mine * early_loads(nest, true)) / (x->each * 4);
+    x->held = room < 0 ? 0 : room < steps ? room : steps;
+    int64_t depth = (int64_t)steps * STEP, width = (int64_t)x->blocks * x->columns;
+    int64_t fragments = (int64_t)tiles * FRAGMENT, streamed = (steps - x->held) * fragments;
+    x->weight_bytes = steps * fragments;
+    x->shared_bytes = 128 + 4 * x->rows * (depth > width ? depth : width) + streamed + copied_bytes(nest, x);
+    x->clusters = fb_ceil_div(t->rows, x->rows);
+    x->cycles = wide_cycles(nest, x, mine, steps, streamed);
+    return room >= 0 && x->shared_bytes <= t->shared_bytes && x->clusters * x->blocks <= 65535;
+}
+
+typedef struct {
+    const fb_nest *nest;
+    const int64_t *set;
+    fb_cluster_tile *best;
+    bool found;
+} choice;
+
+static void consider(choice *c, fb_cluster_tile x)
+{
+    if (c->set[FB_KNOB_TILE_M] && x.rows != c->set[FB_KNOB_TILE_M]) return;
+    if (c->set[FB_KNOB_TILE_N] && x.columns * c->nest->tiled->n_strips != c->set[FB_KNOB_TILE_N]) return;
+    if (!(x.wide ? fit_wide : fit)(c->nest, &x) || (c->found && x.cycles >= c->best->cycles)) return;
+    *c->best = x;
+    c->found = true;
+}
+
+/* Columns of a block in clusters of so many, by `unit`; 0: half of the blocks would have none. */
+static int columns_by(const fb_tiled *t, int blocks, int unit)
+{
+    int columns = (int)fb_ceil_div(t->columns, (int64_t)unit * blocks) * unit;
+    return blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns ? 0 : columns;
+}
+
 bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_tile *out, fb_str *says)
 {
     const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
     const fb_tiled *t = nest->tiled;
-    bool found = false;
     if (!suits(nest, says)) return false;
-    if (t->dtype == FB_F32) found = fb_cluster_f32_tile_of(nest, knobs, out);
-    for (int blocks = 1; t->dtype != FB_F32 && blocks <= MOST_BLOCKS && !(found && blocks > PORTABLE); blocks *= 2) {
-        int columns = (int)fb_ceil_div(t->columns, (int64_t)CHUNK * blocks) * CHUNK;
-        if (blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns) break; /* half of them would have none */
-        if (set[FB_KNOB_TILE_N] && columns * t->n_strips != set[FB_KNOB_TILE_N]) continue;
-        for (int rows = CHUNK; rows <= MOST_ROWS && rows < t->rows + CHUNK; rows += CHUNK)
+    choice c = {.nest = nest, .set = set, .best = out};
+    if (t->dtype == FB_F32) c.found = fb_cluster_f32_tile_of(nest, knobs, out);
+    for (int blocks = 1; t->dtype != FB_F32 && blocks <= MOST_BLOCKS && !(c.found && blocks > PORTABLE); blocks *= 2) {
+        int columns = columns_by(t, blocks, CHUNK);
+        for (int rows = CHUNK; columns && rows <= MOST_ROWS && rows < t->rows + CHUNK; rows += CHUNK)
             for (int across = 1; across <= columns / CHUNK; across++)
-                for (int deep = 1; deep <= 4; deep *= 2) {
-                    fb_cluster_tile x = {
-                        .blocks = blocks, .rows = rows, .columns = columns, .across = across, .deep = deep};
-                    if (set[FB_KNOB_TILE_M] && rows != set[FB_KNOB_TILE_M]) continue;
-                    if (!fit(nest, &x) || (found && x.cycles >= out->cycles)) continue;
-                    *out = x;
-                    found = true;
-                }
+                for (int deep = 1; deep <= 4; deep *= 2)
+                    consider(&c,
+                             (fb_cluster_tile){
+                                 .blocks = blocks, .rows = rows, .columns = columns, .across = across, .deep = deep});
+        columns = may_be_wide(t) ? columns_by(t, blocks, WARPGROUP * STEP / wide_lines(t)) : 0;
+        for (int rows = CHUNK; columns && rows <= MOST_WIDE_ROWS && rows < t->rows + CHUNK; rows += CHUNK)
+            for (int each = 1; each <= 4; each *= 2)
+                consider(&c, (fb_cluster_tile){
+                                 .wide = true, .blocks = blocks, .rows = rows, .columns = columns, .each = each});
     }
-    if (found) return true;
+    if (c.found) return true;
     if (set[FB_KNOB_TILE_M] || set[FB_KNOB_TILE_N])
         return refuse(says, "no cluster has room for the tiles that the knobs of `%s` ask for", name_of(nest));
     int64_t all = (int64_t)t->n_strips * t->columns * t->columns * (int64_t)fb_dtype_size(t->dtype);

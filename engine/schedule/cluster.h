@@ -17,7 +17,8 @@ typedef struct {
     int rows;    /* of one, */
     int columns; /* of each strip, of a block of it */
     int across, deep,
-        held; /* warps that share the columns, and those that share k; fragments a warp has in registers */
+        held;  /* warps that share the columns, and those that share k; fragments a warp has in registers */
+    bool wide; /* products of whole warpgroups (kernels/cluster_wide.cuh); then `each` tiles of 16 lines a warp */
     int slices, each, batch, passes; /* in single precision (kernels/cluster_f32.cuh), where across and deep are 0:
                                       * lanes that share k, columns of one, rows that are multiplied at once, and how
                                       * often until a set of them is made */
@@ -36,5 +37,9 @@ int64_t fb_cluster_at_once(const fb_nest *nest, int blocks);
  * tile_n, columns of a block, all strips. False with the sentence (says: NULL, or added to) where it cannot be; which
  * of its values goes round is for the loop to say (plan/loops.h). */
 bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_tile *out, fb_str *says);
+
+/* Of a load of the epilogue, as the rows and columns of the product count its elements: may a wide recurrence copy it,
+ * whole pieces of 16 bytes at once? */
+bool fb_cluster_copies(const fb_nest *nest, int v);
 
 #endif

@@ -480,6 +480,7 @@ static uint32_t shim_bits(float x)
 }
 #define __expf expf // a C library declares one of that name
 static float __fdividef(float a, float b) { return a / b; }
+static float fb_reciprocal_near(float x) { return 1 / x; }
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dmul_rn(double a, double b) { return a * b; }
 static float rsqrtf(float x) { return 1 / sqrtf(x); }
@@ -716,6 +717,7 @@ SHIM_CALLED static unsigned fb_long_await(const unsigned long long *word)
 struct fb_wide_tile {
     const unsigned char *at;
     int strip, group;
+    int next = 0; // no swizzle: pieces of 8 elements of k lie so far apart
 };
 
 static fb_wide_tile fb_describe(const void *at, int strip, int group) { return {(const unsigned char *)at, strip, group}; }
@@ -726,6 +728,7 @@ namespace shim {
 // Where an element of a tile of 16-bit elements is; `outer`: row of the left operand, column of the right one.
 static const unsigned short *place_of(fb_wide_tile t, bool turned, int outer, int k)
 {
+    if (t.next) return (const unsigned short *)(t.at + outer / 8 * t.group + outer % 8 * 16 + k / 8 * t.next + k % 8 * 2);
     const unsigned char *at = turned ? t.at + outer / 64 * t.strip + k / 8 * t.group + k % 8 * 128 + outer % 64 * 2
                                      : t.at + outer / 8 * t.group + outer % 8 * 128 + k * 2;
     uintptr_t place = (uintptr_t)at;
@@ -1013,6 +1016,40 @@ SHIM_CALLED static void fb_send_16(void *to, unsigned long long *inbox, unsigned
     shim::inbox_moves(rank, inbox, -16, false, __builtin_return_address(0));
     SHIM_SAY(reach(~0u));
 }
+
+// ---- what cluster_wide.cuh says in PTX ----
+
+static unsigned fb_cluster_rank() { return shim::current / blockDim.x % shim::a_cluster; }
+
+// Comes at once: what it takes along must have been said to be written, and the sender's block must still be there.
+SHIM_CALLED static void fb_send_bytes(void *at, unsigned long long *inbox, unsigned rank, int bytes)
+{
+    const void *site = __builtin_return_address(0);
+    if ((uintptr_t)at % 16 || bytes % 16) shim::die("sends a piece that is no multiple of 16 bytes");
+    SHIM_SAY(access(at, bytes, RACES_READ, RACES_ITSELF, site));
+    SHIM_SAY(reach(rank));
+    SHIM_SAY(access(at, bytes, RACES_WRITE, RACES_ITSELF, site));
+    {
+        shim::quietly q;
+        memcpy(shim::place_in(rank, at), at, bytes);
+    }
+    shim::inbox_moves(rank, inbox, -bytes, false, site);
+    SHIM_SAY(reach(~0u));
+}
+
+static fb_wide_tile fb_describe_plain(const void *at, int next) { return {(const unsigned char *)at, 0, 128, next}; }
+static fb_wide_tile fb_wide_after(fb_wide_tile tile, int bytes) { return {tile.at + bytes, tile.strip, tile.group, tile.next}; }
+
+template <int N> struct fb_wide_round {
+    template <class ELEM> SHIM_CALLED static void add(float *c, const unsigned *a, fb_wide_tile b, bool more, ELEM)
+    {
+        shim::wide_registers<N, false, ELEM>(c, a, b, more, __builtin_return_address(0));
+    }
+    template <class ELEM> SHIM_CALLED static void add(float *c, fb_wide_tile a, fb_wide_tile b, bool more, ELEM)
+    {
+        shim::wide_shared<N, false, false, ELEM>(c, a, b, more, __builtin_return_address(0));
+    }
+};
 
 // ---- what cluster_f32.cuh says in PTX ----
 
