@@ -24,7 +24,17 @@ enum {
     OTHER = 40, /* registers of a thread beside its sums */
     MOST_THREADS = 2048,
     BLOCK_RESERVE = 1024, /* bytes of shared memory that each block takes beside its own */
+    /* of blocks that multiply by multiply-adds */
+    LANES_TILE = 150,    /* instructions of a tile beside its products: addresses, copies, a barrier */
+    LANES_COPY = 10,     /* … of an element that is copied by itself */
+    LANES_WAIT = 400,    /* cycles of a tile in which a warp alone does nothing */
+    LANES_ENDS = 2400,   /* until the first tile has come, and while the sums go */
+    LANES_SPREAD = 32,   /* sums that go through shared memory in a cycle, there and back */
+    LANES_NEAR = 1600,   /* a cluster meets twice, and adds up */
+    LANES_MEMORY = 3000, /* blocks leave their sums, and the last one to come takes them, */
+    LANES_PARTS = 8,     /* so many a cycle */
 };
+static const double LANES_APART = 0.3, LANES_ALONE = 1.25;
 static const double fill_us = 0.7; /* the first tiles come, the last sums go */
 
 /* One step of k of one warp: how long it takes alone, and how long it keeps its scheduler busy. */
@@ -118,4 +128,55 @@ double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
     cycles = w->in_turn ? cycles + copies + COPY * w->tiles : fmax(cycles, copies);
     double again_us = fb_time_us((double)w->blocks * w->bytes, cache);
     return fmax(waves * cycles / cycles_a_us, again_us) + fill_us;
+}
+
+/* ---- multiply-adds ---- */
+
+/* Registers of a thread: its sums, its rows and columns twice at two steps of k, and addresses. */
+static double lane_registers(const fb_lanes_work *w)
+{
+    enum { STEPS = 4, ADDRESSES = 44 };
+    double rows = w->warp_m / 4.0, columns = w->warp_n / 8.0;
+    return rows * columns + STEPS * (rows + columns) + ADDRESSES;
+}
+
+static double lanes_resident(int64_t shared_bytes, const fb_lanes_work *w)
+{
+    double by_shared = floor((double)shared_bytes / (double)(w->shared_bytes + BLOCK_RESERVE));
+    double by_registers = floor(REGISTERS / (w->threads * fmin(lane_registers(w), 255)));
+    return fmax(1, fmin(fmin(by_shared, by_registers), floor((double)MOST_THREADS / w->threads)));
+}
+
+/* A tile of a block, of which `together` are on a multiprocessor: what its warps fetch from shared memory comes at 32
+ * words a cycle whichever lanes share a word, so that both that and their instructions count; a warp alone waits in
+ * between. */
+static double lanes_tile(const fb_lanes_work *w, double together)
+{
+    double depth = (double)w->k / w->slices, warps = (double)w->threads / 32 * together;
+    double sums = w->warp_m * w->warp_n / 32.0, words = w->warp_m / 4.0 + w->warp_n / 8.0;
+    double issued = depth * (sums + words / 3) + LANES_TILE + w->copied / w->threads * LANES_COPY;
+    double fetched = depth * words;
+    double busy = fmax(ceil(warps / SCHEDULERS) * issued, warps * fetched);
+    double other = fmin(ceil(warps / SCHEDULERS) * issued, warps * fetched);
+    return fmax(busy + LANES_APART * other, issued * LANES_ALONE + LANES_WAIT);
+}
+
+double fb_lanes_cycles(int units, int64_t shared_bytes, const fb_lanes_work *w)
+{
+    double all = (double)w->blocks * w->split, together = fmin(lanes_resident(shared_bytes, w), ceil(all / units));
+    double waves = ceil(all / (units * together)), sums = (double)w->m * w->n;
+    double cycles = w->tiles * (lanes_tile(w, together) + late(w->stages, w->usual, lanes_tile(w, together)));
+    cycles += WAIT * w->waits + ceil(w->threads * together / 32 / SCHEDULERS) * w->made;
+    double ends = LANES_ENDS + together * sums * w->slices / LANES_SPREAD;
+    if (w->split > 1) ends += w->near ? LANES_NEAR : LANES_MEMORY + sums * w->split / LANES_PARTS;
+    return waves * (cycles + ends);
+}
+
+double fb_lanes_us(const fb_machine *m, const fb_lanes_work *w)
+{
+    double clock = fb_cycles_a_us(m), cache = fb_rate_peak(&m->copy_hot);
+    if (clock <= 0 || w->threads <= 0) return 0;
+    double bytes = (double)w->blocks * w->split * w->tiles * w->k * (w->m + w->n) * 4;
+    return fmax(fb_lanes_cycles((int)fmax(m->units, 1), m->shared_bytes, w) / clock, fb_time_us(bytes, cache)) +
+           fill_us;
 }
