@@ -24,13 +24,6 @@ template <> struct fb_sum_of<double> {
     using type = double;
 };
 
-template <bool FIRST, class A, class B> struct fb_either {
-    using type = A;
-};
-template <class A, class B> struct fb_either<false, A, B> {
-    using type = B;
-};
-
 // ELEM: of the tiles in shared memory, fb_f16, fb_bf16, float or double. TENSOR: on tensor cores (float: as tf32).
 // Without them: in SLICES groups of warps, each of which takes its part of a tile's k, and whose sums are added up when they
 // are spread; and which operands' neighbours are neighbours in k, for a thread has the rows (columns) that it can fetch by 16 bytes.
@@ -148,26 +141,20 @@ struct fb_gemm {
     FB_DEVICE int row_of(int i) { return i / A_GROUP * 4 * A_GROUP + lane_row() * A_GROUP + i % A_GROUP; }
     FB_DEVICE int column_of(int i) { return i / B_GROUP * 8 * B_GROUP + lane_column() * B_GROUP + i % B_GROUP; }
 
-    // What a lane multiplies at once: its rows and columns at DEPTH steps of k.
-    static constexpr int SLICE = K / SLICES, DEPTH = SLICE % 4 == 0 ? 2 : 1;
-    struct lane_fragments {
-        sum a[DEPTH][MI], b[DEPTH][NI];
-    };
-
-    // COUNT rows (columns) of a lane, the first at `outer`, further ones in groups LANES groups apart.
+    // COUNT rows (columns) of a lane, the first at `outer`, further ones in groups LANES groups apart: at PIECE steps of k.
     template <class O, bool BY_K, int GROUP, int COUNT, int LANES>
-    FB_DEVICE void fetch_lane(sum (&to)[DEPTH][COUNT], ELEM *tile, int outer, int k)
+    FB_DEVICE void fetch_lane(sum (&to)[PIECE][COUNT], ELEM *tile, int outer, int k)
     {
         constexpr bool vectors = O::ALONG == BY_K;
 #pragma unroll
-        for (int e = 0; e < DEPTH; e += vectors && BY_K ? DEPTH : 1)
+        for (int i = 0; i < COUNT; i += GROUP)
 #pragma unroll
-            for (int i = 0; i < COUNT; i += GROUP) {
+            for (int e = 0; e < PIECE; e += vectors && BY_K ? PIECE : 1) {
                 ELEM *const at = O::element(tile, outer + i * LANES, k + e);
                 if constexpr (vectors && BY_K) {
-                    const auto found = fb_load<DEPTH>(at);
+                    const auto found = fb_load<PIECE>(at);
 #pragma unroll
-                    for (int j = 0; j < DEPTH; j++) to[j][i] = found.at[j];
+                    for (int j = 0; j < PIECE; j++) to[j][i] = found.at[j];
                 } else if constexpr (vectors) {
                     const auto found = fb_load<GROUP>(at);
 #pragma unroll
@@ -179,21 +166,23 @@ struct fb_gemm {
             }
     }
 
-    template <class A, class B> FB_DEVICE void fetch(lane_fragments &f, ELEM *a, ELEM *b, int wm, int wn, int k)
+    // Its slice of one tile's product, without tensor cores.
+    template <class A, class B> FB_DEVICE void multiply_lanes(registers &sums, ELEM *a, ELEM *b, int wm, int wn)
     {
-        k += threadIdx.x / (32 * WARPS) * SLICE;
-        fetch_lane<A, A_BY_K, A_GROUP, MI, 4>(f.a, a, wm + lane_row() * A_GROUP, k);
-        fetch_lane<B, B_BY_K, B_GROUP, NI, 8>(f.b, b, wn + lane_column() * B_GROUP, k);
-    }
-
-    FB_DEVICE void multiply(registers &sums, const lane_fragments &f)
-    {
+        const int first = threadIdx.x / (32 * WARPS) * (K / SLICES);
+        wm += lane_row() * A_GROUP, wn += lane_column() * B_GROUP;
 #pragma unroll
-        for (int e = 0; e < DEPTH; e++)
+        for (int k = 0; k < K / SLICES; k += PIECE) {
+            sum fa[PIECE][MI], fb[PIECE][NI];
+            fetch_lane<A, A_BY_K, A_GROUP, MI, 4>(fa, a, wm, first + k);
+            fetch_lane<B, B_BY_K, B_GROUP, NI, 8>(fb, b, wn, first + k);
 #pragma unroll
-            for (int i = 0; i < MI; i++)
+            for (int e = 0; e < PIECE; e++)
 #pragma unroll
-                for (int n = 0; n < NI; n++) sums[i][n][0] += f.a[e][i] * f.b[e][n];
+                for (int i = 0; i < MI; i++)
+#pragma unroll
+                    for (int n = 0; n < NI; n++) sums[i][n][0] += fa[e][i] * fb[e][n];
+        }
     }
 
     // Adds one tile's product to the accumulators of the warp at (wm, wn).
@@ -232,10 +221,10 @@ struct fb_gemm {
     FB_DEVICE void go_through(registers &sums, int steps, LOAD load, FA a_of, FB b_of)
     {
         const int warp = threadIdx.x / 32 % WARPS, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
-        if constexpr (HALVES || !TENSOR) {
+        if constexpr (HALVES) {
             // Fragments are fetched while those before them are multiplied, also from one tile to the next.
-            constexpr int DEEP = HALVES ? STEP : DEPTH, GROUPS = HALVES ? K / STEP : SLICE / DEPTH;
-            typename fb_either<HALVES, fragments, lane_fragments>::type f[2];
+            constexpr int GROUPS = K / STEP;
+            fragments f[2];
             fb_copies_wait<STAGES - 2>();
             fb_meet<THREADS>();
             if (steps > 0) fetch<A, B>(f[0], a_of(0), b_of(0), wm, wn, 0);
@@ -250,7 +239,7 @@ struct fb_gemm {
                         fb_meet<THREADS>(); // tile t + 1 has come
                         if (t + 1 < steps) fetch<A, B>(f[(g + 1) % 2], a_of(t + 1), b_of(t + 1), wm, wn, 0);
                     } else {
-                        fetch<A, B>(f[(g + 1) % 2], a_of(t), b_of(t), wm, wn, (group + 1) * DEEP);
+                        fetch<A, B>(f[(g + 1) % 2], a_of(t), b_of(t), wm, wn, (group + 1) * STEP);
                     }
                     multiply(sums, f[g % 2]);
                 }
@@ -260,7 +249,10 @@ struct fb_gemm {
                 fb_copies_wait<STAGES - 2>();
                 fb_meet<THREADS>(); // tile s has come, and everyone is done with the one that the next load overwrites
                 load(s + STAGES - 1);
-                multiply<A, B>(sums, a_of(s), b_of(s), wm, wn);
+                if constexpr (TENSOR)
+                    multiply<A, B>(sums, a_of(s), b_of(s), wm, wn);
+                else
+                    multiply_lanes<A, B>(sums, a_of(s), b_of(s), wm, wn);
             }
         }
         fb_copies_wait<0>();

@@ -71,6 +71,7 @@ fb_made_operands fb_gemm_made(const fb_nest *nest)
     fb_made_operands all = {.at = fb_calloc((size_t)t->n_phases * (size_t)(t->n_strips + 1), sizeof *all.at)};
     for (int p = 0; p < t->n_phases; p++) {
         const fb_tile_operand left = fb_tile_left(nest, p), right = fb_tile_right(nest, p);
+        if (!p) all.left_by_k = left.along_k, all.right_by_k = right.along_k;
         all.left_words |= left.words;
         all.right_words |= right.words;
         if (!left.pieces && !left.words) all.at[all.n++] = made_of(nest, &t->phases[p].left, p, false);
@@ -134,6 +135,8 @@ fb_lanes_work fb_gemm_lanes(const fb_nest *nest, const fb_made_operands *made, c
                        .warp_m = x->warp_m,
                        .warp_n = x->warp_n,
                        .slices = x->slices,
+                       .rows_by_k = made->left_by_k,
+                       .columns_by_k = made->right_by_k,
                        .threads = x->threads,
                        .stages = x->stages,
                        .usual = x->usual,

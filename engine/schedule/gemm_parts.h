@@ -29,6 +29,7 @@ typedef struct {
     int n;
     fb_made_operand *at;
     bool left_words, right_words; /* elements are copied one by one */
+    bool left_by_k, right_by_k;   /* of the first phase: neighbours in memory are neighbours in k */
 } fb_made_operands;
 
 /* fb_free what it points to. */

@@ -14,9 +14,9 @@
 
 enum {
     ROWS = 4,
-    COLUMNS = 8, /* of lanes in a warp */
-    MOST_SUMS = 128,
-    MANY_SUMS = 64, /* … of a thread; with more than these a block has fewer threads */
+    COLUMNS = 8,    /* of lanes in a warp */
+    MOST_SUMS = 64, /* of a thread: more, and the compiler runs out of registers */
+    MANY_SUMS = 32, /* … with more than these a block has fewer threads */
     MOST_THREADS = 512,
     THREADS_OF_MANY = 256,
     MOST_WIDE = 256, /* columns of all strips */
@@ -24,7 +24,7 @@ enum {
 };
 
 /* In ascending order; 0 ends a list. A knob's value stands in place of it. */
-static const int row_tiles[] = {16, 32, 64, 128, 0}, strips[] = {16, 32, 48, 64, 96, 128, 0};
+static const int row_tiles[] = {16, 32, 64, 128, 0}, strips[] = {16, 32, 64, 96, 128, 0};
 static const int warp_rows[] = {16, 32, 64, 0}, warp_columns[] = {16, 32, 64, 0};
 static const int slices[] = {1, 2, 4, 0}, splits[] = {1, 2, 4, 8, 16, 0};
 
@@ -34,6 +34,7 @@ typedef struct {
     const int64_t *value; /* knobs */
     fb_made_operands made;
     int64_t deepest; /* k of the longest phase */
+    int least_threads;
     fb_gemm_tile best;
     double cycles; /* of the best; INFINITY: there is none yet */
 } search;
@@ -92,6 +93,7 @@ static void try_warps(search *w, fb_gemm_tile x)
                 x.slices = slices[s];
                 x.threads = ROWS * COLUMNS * (x.m / x.warp_m) * (x.n / x.warp_n) * x.slices;
                 if (x.threads > (sums > MANY_SUMS ? THREADS_OF_MANY : MOST_THREADS)) continue;
+                if (x.threads < w->least_threads) continue;
                 if (x.k % (x.slices * 4)) continue;
                 try_splits(w, x);
             }
@@ -99,10 +101,15 @@ static void try_warps(search *w, fb_gemm_tile x)
     }
 }
 
-/* No tile but the smallest is twice as large as the result. */
+/* No tile but the smallest is twice as large as the result, and the smallest is for what is no larger. */
 static bool is_too_large(const int *list, int at, int64_t extent)
 {
     return at > 0 && list[at - 1] >= extent;
+}
+
+static bool is_too_small(const int *list, int at, int64_t extent)
+{
+    return at == 0 && list[at] < extent;
 }
 
 static void try_tiles(search *w, fb_gemm_tile x)
@@ -110,9 +117,11 @@ static void try_tiles(search *w, fb_gemm_tile x)
     const bool rows_set = w->value[FB_KNOB_TILE_M], columns_set = w->value[FB_KNOB_TILE_N];
     for (int i = 0; row_tiles[i] && (!i || !rows_set); i++) {
         if (!rows_set && is_too_large(row_tiles, i, w->t->rows)) break;
+        if (!rows_set && is_too_small(row_tiles, i, w->t->rows)) continue;
         if (!rows_set) x.m = row_tiles[i];
         for (int j = 0; strips[j] && (!j || !columns_set); j++) {
             if (!columns_set && is_too_large(strips, j, w->t->columns)) break;
+            if (!columns_set && is_too_small(strips, j, w->t->columns)) continue;
             if (!columns_set) x.strip = strips[j];
             x.n = x.strip * w->t->n_strips;
             if (x.n > MOST_WIDE && !columns_set) break;
@@ -124,12 +133,16 @@ static void try_tiles(search *w, fb_gemm_tile x)
 
 bool fb_lanes_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x)
 {
-    enum { DEEP = 32, FLAT = 16 };
+    enum { DEEP = 32, FLAT = 16, FEW_THREADS = 128 };
     search w = {.nest = nest, .t = nest->tiled, .value = value, .made = fb_gemm_made(nest), .cycles = INFINITY};
     for (int p = 0; p < w.t->n_phases; p++)
         if (w.t->phases[p].k > w.deepest) w.deepest = w.t->phases[p].k;
     if (!value[FB_KNOB_TILE_K]) x->k = w.deepest > FLAT ? DEEP : FLAT;
+    /* one for each scheduler, if there are such tiles; of a batch many blocks are on a multiprocessor */
+    if (w.t->batch == 1) w.least_threads = FEW_THREADS;
     try_tiles(&w, *x);
+    w.least_threads = 0;
+    if (!isfinite(w.cycles)) try_tiles(&w, *x);
     fb_free(w.made.at);
     if (!isfinite(w.cycles)) return false;
     *x = w.best;

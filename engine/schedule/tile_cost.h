@@ -37,6 +37,7 @@ typedef struct {
     int split;      /* parts; */
     bool near;      /* … which a cluster adds up in shared memory, or blocks through memory */
     int m, n, k, warp_m, warp_n, slices, threads;
+    bool rows_by_k, columns_by_k; /* operands whose neighbours in memory are neighbours in k */
     int stages, usual;
     int64_t shared_bytes;
     double tiles;       /* along k, of a block */
