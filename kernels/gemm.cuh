@@ -135,9 +135,8 @@ struct fb_gemm {
     }
 
     // Without tensor cores: the row of a lane among the warp's four, its column among eight, and where its sums i are.
-    // Neighbouring lanes are neighbours in rows, so that half a warp has all columns: it fetches 128 bytes of B at once.
-    FB_DEVICE int lane_row() { return (threadIdx.x & 1) + (threadIdx.x >> 4 & 1) * 2; }
-    FB_DEVICE int lane_column() { return threadIdx.x >> 1 & 7; }
+    FB_DEVICE int lane_row() { return threadIdx.x >> 3 & 3; }
+    FB_DEVICE int lane_column() { return threadIdx.x & 7; }
     FB_DEVICE int row_of(int i) { return i / A_GROUP * 4 * A_GROUP + lane_row() * A_GROUP + i % A_GROUP; }
     FB_DEVICE int column_of(int i) { return i / B_GROUP * 8 * B_GROUP + lane_column() * B_GROUP + i % B_GROUP; }
 
@@ -169,7 +168,7 @@ struct fb_gemm {
     // Its slice of one tile's product, without tensor cores.
     template <class A, class B> FB_DEVICE void multiply_lanes(registers &sums, ELEM *a, ELEM *b, int wm, int wn)
     {
-        const int first = threadIdx.x / (32 * WARPS) * (K / SLICES);
+        const int first = SLICES > 1 ? threadIdx.x / (32 * WARPS) * (K / SLICES) : 0;
         wm += lane_row() * A_GROUP, wn += lane_column() * B_GROUP;
 #pragma unroll
         for (int k = 0; k < K / SLICES; k += PIECE) {
@@ -189,6 +188,10 @@ struct fb_gemm {
     template <class A, class B> FB_DEVICE void multiply(registers &sums, ELEM *a, ELEM *b, int wm, int wn)
     {
         const int lane = threadIdx.x & 31;
+        if constexpr (!TENSOR) {
+            multiply_lanes<A, B>(sums, a, b, wm, wn);
+            return;
+        }
 #pragma unroll UNROLL
         for (int k = 0; k < K; k += STEP) {
             if constexpr (HALVES) {
@@ -249,10 +252,7 @@ struct fb_gemm {
                 fb_copies_wait<STAGES - 2>();
                 fb_meet<THREADS>(); // tile s has come, and everyone is done with the one that the next load overwrites
                 load(s + STAGES - 1);
-                if constexpr (TENSOR)
-                    multiply<A, B>(sums, a_of(s), b_of(s), wm, wn);
-                else
-                    multiply_lanes<A, B>(sums, a_of(s), b_of(s), wm, wn);
+                multiply<A, B>(sums, a_of(s), b_of(s), wm, wn);
             }
         }
         fb_copies_wait<0>();

@@ -26,7 +26,7 @@ enum {
 /* In ascending order; 0 ends a list. A knob's value stands in place of it. */
 static const int row_tiles[] = {16, 32, 64, 128, 0}, strips[] = {16, 32, 64, 96, 128, 0};
 static const int warp_rows[] = {16, 32, 64, 0}, warp_columns[] = {16, 32, 64, 0};
-static const int slices[] = {1, 2, 4, 0}, splits[] = {1, 2, 4, 8, 16, 0};
+static const int slices[] = {1, 2, 4, 0}, splits[] = {1, 2, 4, 8, 16, 32, 0};
 
 typedef struct {
     const fb_nest *nest;
