@@ -57,6 +57,13 @@ FB_DEVICE int fb_warpgroup()
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
 }
 
+// What all threads of a warp have alike, known to be so: where the compiler does not know it, a branch on it makes it wait at
+// each wgmma behind.
+FB_DEVICE int fb_of_warp(int x)
+{
+    return __shfl_sync(0xffffffffu, x, 0);
+}
+
 FB_DEVICE float fb_exp2_wide(float x)
 {
     float y;
@@ -516,7 +523,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
             if constexpr (GROUPS > 1) fb_registers_more<GROUPS == 2 ? 232 : 160>();
             for (;;) {
                 fb_count_wait(&c->q, is.round & 1);
-                block = c->block[is.round % 2];
+                block = fb_of_warp(c->block[is.round % 2]);
                 if (block >= blocks) break;
                 const int rows = at(block);
                 multiply<VECTOR, RAGGED, A, B0, B1>(to, q, k, v, c, is, group, rows, scale, hidden, seen, f_all, f, g);

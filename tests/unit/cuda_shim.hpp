@@ -1087,6 +1087,7 @@ static float fb_sigmoid_wide(float x) { return 1 / (1 + expf(-x)); }
 
 // ---- what attention.cuh says in PTX ----
 
+static int fb_of_warp(int x) { return x; }
 template <int N> static void fb_registers_fewer() {}
 template <int N> static void fb_registers_more() {}
 static void fb_first(float) {}

@@ -761,7 +761,7 @@ static int fake_case(json_int_t id)
 }
 
 /* Rounds in turns of two cases, each request another one: the second is a tenth faster in the middle, and that is lost
- * in noise of a third for the first dozens. */
+ * in noise of a fifth for the first dozens. */
 static json_t *fake_rounds(int k)
 {
     static struct {
@@ -770,13 +770,13 @@ static json_t *fake_rounds(int k)
     } cases[2];
     static double now_us;
     bool second = k;
-    double noise = second ? 0 : cases[k].n % 2 ? 0.3 : -0.3;
+    double noise = second ? 0 : cases[k].n % 2 ? 0.2 : -0.2;
     if (cases[k].n < FB_ROUNDS)
         cases[k].rounds[cases[k].n++] = (fb_round){now_us += 1e3, (second ? 90 : 100) * exp(noise), NAN};
     fb_report *r = fb_report_new();
     r->error = (fb_error_report){.max_abs = 0, .max_rel = 0, .bound = 0, .ok = true};
     r->source = FB_SOURCE_MEASURED;
-    r->wall_us = (fb_stat){second ? 90 : 100, 60, 140, 256 * cases[k].n};
+    r->wall_us = (fb_stat){second ? 90 : 100, 60, 140, cases[k].n};
     r->n_rounds = cases[k].n;
     memcpy(r->rounds, cases[k].rounds, sizeof r->rounds);
     json_t *value = fb_report_to_json(r);
