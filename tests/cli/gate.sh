@@ -37,8 +37,8 @@ is "faster than another column" 0 out '^✓  faster than stream@replay:h200 +for
 fb gate launch_bound stream --faster-than foreach --not-slower-than stream --of device --device replay:h200
 is "slower is not faster, and the same is not slower" 1 out '^✗  faster than foreach@replay:h200 .*× slower \(device ' \
     out '^✓  not slower than stream@replay:h200 .*the same within'
-fb gate split_stack split_stack:max combined:max --faster-than eager --of device --device replay:h200
-is "a column without a variant is that of each variant" 0 out 'faster than split_stack:eager@replay:h200 +split_stack:max' out 'faster than combined:eager@replay:h200 +combined:max'
+fb gate lora_mlp lora:max merged:max --faster-than eager --of device --device replay:h200
+is "a column without a variant is that of each variant" 0 out 'faster than lora:eager@replay:h200 +lora:max' out 'faster than merged:eager@replay:h200 +merged:max'
 cat >equal.lua <<'LUA'
 return function(g) return g:input("x", { 64 }):relu() end
 LUA
