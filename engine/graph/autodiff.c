@@ -344,9 +344,10 @@ static bool d_softmax(tape *t, const step *s)
 {
     const fb_node *power = &t->g->nodes[s->a], *sum = &t->g->nodes[s->b];
     if (power->op != FB_OP_EXP || sum->op != FB_OP_SUM || sum->args[0] != s->a || !sum->attrs->keepdim) return false;
+    fb_id under = power->args[0];
     fb_attrs at = *sum->attrs;
     fb_id sums = put(t, FB_OP_SUM, (fb_id[]){mul(t, s->dy, s->y)}, 1, &at);
-    give(t, power->args[0], mul(t, s->y, two(t, FB_OP_SUB, s->dy, sums)));
+    give(t, under, mul(t, s->y, two(t, FB_OP_SUB, s->dy, sums)));
     return true;
 }
 
