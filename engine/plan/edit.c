@@ -68,7 +68,7 @@ static void add_amount(fb_str *s, const char *verb, int launches, int64_t bytes)
  * then call nothing slower. */
 static fb_verdict verdict_of(const fb_plan *plan, const char *what, toll before, toll after)
 {
-    enum { TIE = 1000 }; /* parts; a prediction is no finer than that */
+    enum { TIE = 200 }; /* parts: below, both times would be written alike */
     int launches = before.launches - after.launches;
     int64_t bytes = before.bytes - after.bytes;
     bool doubted = plan->planner->machine.doubted, slower = !doubted && after.us > before.us + before.us / TIE;
