@@ -114,6 +114,26 @@ static inline double fb_whole(double x)
     return x;
 }
 
+/* A product that is rounded before anything is made of it: gcc takes one into a sum in one loop and not in another, and
+ * x - amax(x) is no longer 0 where x is the largest. */
+static inline float fb_productf(float a, float b)
+{
+#if defined __FMA__ && !defined __clang__
+    return __builtin_fmaf(a, b, -0.0f);
+#else
+    return a * b;
+#endif
+}
+
+static inline double fb_product(double a, double b)
+{
+#if defined __FMA__ && !defined __clang__
+    return __builtin_fma(a, b, -0.0);
+#else
+    return a * b;
+#endif
+}
+
 /* ---- minimum and maximum: NaN wins, as in PyTorch ---- */
 
 static inline float fb_minf(float a, float b)

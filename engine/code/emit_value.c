@@ -184,12 +184,40 @@ static const char *power(const fb_emitter *e, const fb_value *v)
                        : NULL;
 }
 
+/* Who reads a value, through views: sums of two, and others. */
+typedef struct {
+    int sums, others;
+} readers;
+
+static void count_readers(const fb_graph *g, fb_id node, readers *r)
+{
+    for (int i = g->user_start[node]; i < g->user_start[node + 1]; i++) {
+        fb_op op = g->nodes[g->users[i]].op;
+        if (fb_op_get(op)->cls == FB_CLASS_VIEW)
+            count_readers(g, g->users[i], r);
+        else if (op == FB_OP_ADD || op == FB_OP_SUB)
+            r->sums++;
+        else
+            r->others++;
+    }
+}
+
+/* A product that a fused multiply-add may take in as it is, for one of several readers: they would read two values. */
+static bool is_read_apart(const fb_graph *g, fb_id node)
+{
+    readers r = {0};
+    if (g->nodes[node].op != FB_OP_MUL) return false;
+    count_readers(g, node, &r);
+    return r.sums && r.sums + r.others > 1;
+}
+
 /* What stands for the op of a value whose operands are of this dtype. */
 static const char *spelling_of(const fb_emitter *e, const fb_value *v, fb_dtype of)
 {
     const fb_op_info *op = fb_op_get(e->nest->graph->nodes[v->node].op);
     const char *products = power(e, v);
     if (products) return products;
+    if (is_float(of) && e->spell->product && is_read_apart(e->nest->graph, v->node)) return e->spell->product;
     return is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
 }
 

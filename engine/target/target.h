@@ -34,9 +34,11 @@ typedef struct {
     const char *index_type;
     const char *infinity, *nan; /* a float's */
     const char *whole;          /* a float of an integer that was made of a float just before; NULL: a cast will do */
-    bool own_math; /* slow functions are called by names with a prefix, so that variables may be called exp */
-    bool picks;    /* pointers by member are chosen by a function: an array that is indexed would lie in each thread's
-                    * memory */
+    const char *product; /* of two floats that a sum and others read, so that all read the same; NULL: compilers take
+                          * products into sums everywhere or nowhere */
+    bool own_math;       /* slow functions are called by names with a prefix, so that variables may be called exp */
+    bool picks; /* pointers by member are chosen by a function: an array that is indexed would lie in each thread's
+                 * memory */
     const char *(*op)(const fb_op_info *op); /* the column of ops.def with the float forms */
 } fb_spelling;
 

@@ -26,6 +26,7 @@ const fb_target fb_target_c = {
                  .infinity = "INFINITY",
                  .nan = "NAN",
                  .whole = "fb_whole",
+                 .product = "fb_product$f($0, $1)",
                  .own_math = true,
                  .op = spelling_of},
 };

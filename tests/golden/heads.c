@@ -23,14 +23,14 @@ void matmul_mul_amax_sub_exp_etc_div_kernel(const fb_kernel_args *args)
                     float amax = -INFINITY;
 #pragma omp simd reduction(fb_maxf : amax)
                     for (int64_t r = 0; r < 512; r++) {
-                        const float scaled = scores[512 * j + r - 512 * first] * 0.125f;
+                        const float scaled = fb_productf(scores[512 * j + r - 512 * first], 0.125f);
                         amax = fb_maxf(amax, scaled);
                     }
                     _Alignas(64) float exp_row[512];
                     float sum = 0;
 #pragma omp simd reduction(+ : sum)
                     for (int64_t r = 0; r < 512; r++) {
-                        const float scaled = scores[512 * j + r - 512 * first] * 0.125f;
+                        const float scaled = fb_productf(scores[512 * j + r - 512 * first], 0.125f);
                         const float sub = scaled - amax;
                         const float exp = fb_expf(sub);
                         exp_row[r] = exp;

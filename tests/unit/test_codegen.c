@@ -189,6 +189,33 @@ static void test_members_share_a_kernel(void **state)
     drop(&l);
 }
 
+/* x * 3 less what `more` makes of it, else less another input. */
+static fb_graph *scaled(bool more)
+{
+    fb_graph *g = fb_graph_new("scaled");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(7, 37), FB_F32);
+    fb_id by = node(g, FB_OP_CONST, "by", &(fb_attrs){.dtype = FB_F32, .value = 3}, 0, NULL);
+    fb_id product = NODE(g, FB_OP_MUL, "product", NULL, x, by);
+    fb_attrs rows = {.n_axes = 1, .axes = {1}, .keepdim = true};
+    fb_id less = more ? NODE(g, FB_OP_AMAX, "most", &rows, product) : source(g, FB_OP_INPUT, "y", SHAPE(7, 1), FB_F32);
+    return with_output(g, NODE(g, FB_OP_SUB, "less", NULL, product, less));
+}
+
+/* A compiler may take a product into a sum as it is, in one loop and not in another: x - amax(x) would no longer be 0
+ * where x is the largest. */
+static void test_readers_of_a_product_read_the_same(void **state)
+{
+    (void)state;
+    lowered l = lower(scaled(true), "max");
+    assert_int_equal(l.p->n_kernels, 1);
+    assert_non_null(strstr(body(l.p, 0), " fb_productf("));
+    assert_null(strstr(body(l.p, 0), " * 3.0f"));
+    drop(&l);
+    l = lower(scaled(false), "max");
+    assert_null(strstr(body(l.p, 0), "fb_product"));
+    drop(&l);
+}
+
 /* Where every thread of every block has an element, the texts for two sizes are the same, and the grids are not. */
 static void test_equal_texts_of_two_sizes_are_two_kernels(void **state)
 {
@@ -265,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_both_puzzles_become_the_same_kernel),
         cmocka_unit_test(test_members_share_a_kernel),
+        cmocka_unit_test(test_readers_of_a_product_read_the_same),
         cmocka_unit_test(test_equal_texts_of_two_sizes_are_two_kernels),
         cmocka_unit_test(test_names_are_safe),
         cmocka_unit_test(test_program_prints),
