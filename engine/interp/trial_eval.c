@@ -81,8 +81,10 @@ void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
     if (!c || --c->refs) return;
     fb_trial_free_columns(c->columns);
     fb_free(c->alike);
+    fb_free(c->margins);
     c->columns = NULL;
     c->alike = NULL;
+    c->margins = NULL;
     if (c->borrowed) {
         fb_free(c);
         return;
@@ -118,6 +120,21 @@ float *fb_trial_alike(fb_trial_value *v)
 {
     if (!v->cells->alike) v->cells->alike = fb_calloc((size_t)v->n + 1, sizeof *v->cells->alike);
     return v->cells->alike;
+}
+
+double *fb_trial_margins(fb_trial_value *v)
+{
+    fb_cells *c = v->cells;
+    if (c->margins) return c->margins;
+    c->margins = fb_alloc(((size_t)v->n + 1) * sizeof *c->margins);
+    for (int64_t k = 0; k < v->n; k++) c->margins[k] = INFINITY;
+    return c->margins;
+}
+
+fb_trial_value fb_trial_margins_of(const fb_trial_value *of, fb_cells *cells)
+{
+    *cells = (fb_cells){.at.f = of->cells->margins};
+    return (fb_trial_value){.box = of->box, .n = of->n, .lanes = 1, .cells = cells};
 }
 
 /* Takes the cells of another value, whose box is the same. */

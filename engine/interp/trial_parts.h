@@ -64,6 +64,7 @@ typedef struct fb_cells {
     int64_t room;        /* in cells */
     fb_columns *columns; /* may be NULL */
     float *alike;        /* of sums, an element each: how many terms are nearly equal; NULL: nowhere all of them */
+    double *margins;     /* of what comparisons decided, an element each: how many spreads from where it turns; NULL */
     struct fb_cells *next;
     union {
         double *f;
@@ -173,6 +174,11 @@ void fb_trial_for(const fb_trial_eval *e, int64_t n, int64_t grain, void (*fn)(v
 
 /* Gives the value's cells room for `alike`, all 0. */
 float *fb_trial_alike(fb_trial_value *v);
+
+/* Gives the value's cells room for `margins`, all infinite: certain. */
+double *fb_trial_margins(fb_trial_value *v);
+/* Margins as a value of one lane beside `of`, which has them; lives as long as `cells` and those of `of`. */
+fb_trial_value fb_trial_margins_of(const fb_trial_value *of, fb_cells *cells);
 
 /* The most lanes that operands of the node have. */
 int fb_trial_lanes_of(const fb_trial_eval *e, const fb_node *node);

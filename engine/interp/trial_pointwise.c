@@ -85,6 +85,8 @@ typedef struct {
     const float *alike[2]; /* … of two products that are added up: of their terms; NULL */
     bool reorders[2];      /* … a sum that holds a product, and that may take this one's other operand first */
     atomic_bool *lost;     /* some value does not fit into the integers that it is cast to */
+    reader near[3];        /* margins of operands that have them; x is NULL where they have none */
+    double *margins;       /* of the result; NULL */
 } job;
 
 /* One chunk in all lanes. */
@@ -204,7 +206,7 @@ static uint32_t decision_draw(const job *j, double x)
 
 /* In one lane nothing that is open holds, in one all does: a stored maximum of 16 bits may equal none of the values
  * that it was made of, where these are computed anew and kept wide. */
-static void decide_comparisons(const job *j, chunk *c, int n)
+static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
 {
     enum { NONE = 3, ALL = 4 };
     int lanes = j->e->s->lanes;
@@ -217,6 +219,7 @@ static void decide_comparisons(const job *j, chunk *c, int n)
     spread_of(lanes, n, differences, c->spread);
     for (int k = 0; k < n; k++) {
         double d = differences[0][k];
+        if (j->margins && c->spread[k] > 0) j->margins[at + k] = fabs(d) / c->spread[k];
         if (!is_open(fabs(d), c->spread[k])) continue;
         uint32_t draw = decision_draw(j, d);
         for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : fb_trial_takes(l, draw);
@@ -342,6 +345,119 @@ static void decide_kinks(const job *j, chunk *c, int n)
     }
 }
 
+/* ---- choices near a kink ---- */
+
+/* Is the op one of truths, whose result turns with an operand? */
+static bool hands_on(const job *j)
+{
+    switch (j->node->op) {
+    case FB_OP_LOGICAL_NOT:
+    case FB_OP_LOGICAL_AND:
+    case FB_OP_LOGICAL_OR:
+    case FB_OP_EQ:
+    case FB_OP_NE: return fb_trial_node(j->e, j->node->args[0])->dtype == FB_BOOL;
+    case FB_OP_CAST: return fb_trial_node(j->e, j->node->args[0])->dtype == FB_BOOL;
+    default: return false;
+    }
+}
+
+static void open_margins(job *j, fb_trial_value *planes, fb_cells *cells)
+{
+    fb_trial_value *v = fb_trial_at(j->e, j->id);
+    bool any = turns[j->node->op].how == FB_TURN_COMPARISON && j->f64;
+    for (int a = 0; a < j->node->n_args; a++) {
+        const fb_trial_value *x = fb_trial_at(j->e, j->node->args[a]);
+        if (!x->cells || !x->cells->margins) continue;
+        planes[a] = fb_trial_margins_of(x, &cells[a]);
+        j->near[a] = reader_open(&planes[a], fb_trial_node(j->e, j->node->args[a]), &v->box, j->node->shape.rank);
+        any = any || hands_on(j);
+    }
+    if (any && v->lanes > 1) j->margins = fb_trial_margins(v);
+}
+
+/* Margins of operand `a`; NULL: no decision in this chunk is as near as FB_TRIAL_CHANCE spreads. */
+static const double *near_margins(const job *j, int a, int64_t at, int n, uint64_t *room)
+{
+    if (!j->near[a].x) return NULL;
+    const double *margin = (const double *)reader_take(&j->near[a], 0, at, n, room);
+    for (int k = 0; k < n; k++)
+        if (margin[k] <= FB_TRIAL_CHANCE) return margin;
+    return NULL;
+}
+
+/* The result of a chunk in all lanes where operand `a`, a truth, is the same in all of them. */
+static void compute_way(const job *j, const chunk *c, int a, const double *truth, int n, double (*to)[FB_TRIAL_CHUNK])
+{
+    for (int l = 0; l < j->e->s->lanes; l++) {
+        const double *x[3] = {c->x[0][l], c->x[1][l], c->x[2][l]};
+        x[a] = truth;
+        fb_pointwise_f64(j->node->op, j->node->attrs, n, x[0], x[1], x[2], to[l]);
+    }
+}
+
+static void spread_of_way(const job *j, double (*way)[FB_TRIAL_CHUNK], int n, double *spread)
+{
+    const double *lanes[FB_LANES];
+    for (int l = 0; l < j->e->s->lanes; l++) lanes[l] = way[l];
+    spread_of(j->e->s->lanes, n, lanes, spread);
+}
+
+/* How far the result may lie off for one spread of a decision at `margin` of them, where both ways meet at 0 of them:
+ * as far as its own way is, or beyond that place, where the other one leads away by `step`; the less the further that
+ * is. 0: this is no kink but a jump, for the ways differ by more than they spread for that many. */
+static double off_at_kink(double step, double margin, double own, double other)
+{
+    enum { STEEPER = 2 };
+    if (!(margin > 0 && margin <= FB_TRIAL_CHANCE) || !(fabs(step) <= STEEPER * margin * (own + other))) return 0;
+    double off = fmin(fabs(step) * (FB_TRIAL_CHANCE - margin) / (margin * FB_TRIAL_CHANCE), fmax(own, other));
+    return copysign(fmax(off, own), step);
+}
+
+/* where(x > 0, x, x / 100) has a kink as relu has one: all lanes may lie on one side by chance, and a kernel on the
+ * other; and of those of a decision that is open only half go each way. As with a bound (decide_kinks), one lane goes
+ * where FB_TRIAL_CHANCE spreads would lead further than the lanes went. */
+static void lead_across(const job *j, chunk *c, int64_t at, int n)
+{
+    uint64_t room[FB_TRIAL_CHUNK];
+    double turned[FB_TRIAL_CHUNK], own[FB_TRIAL_CHUNK], moved[FB_TRIAL_CHUNK], way[FB_LANES][FB_TRIAL_CHUNK];
+    int lanes = j->e->s->lanes;
+    for (int a = 0; j->result_float && a < j->node->n_args; a++) {
+        const double *margin = near_margins(j, a, at, n, room);
+        if (!margin) continue;
+        spread_of_way(j, c->y, n, moved);
+        compute_way(j, c, a, c->x[a][0], n, way);
+        spread_of_way(j, way, n, own);
+        for (int k = 0; k < n; k++) turned[k] = 1 - c->x[a][0][k];
+        compute_way(j, c, a, turned, n, way);
+        spread_of_way(j, way, n, c->spread);
+        for (int k = 0; k < n; k++) {
+            double off = off_at_kink(c->y[0][k] - way[0][k], margin[k], own[k], c->spread[k]);
+            if (!(fabs(off) > moved[k] * (1 + 0x1p-20)) || !isfinite(off)) continue;
+            int one = 1 + (int)(decision_draw(j, c->y[0][k]) % (uint32_t)(lanes - 1));
+            if (!isnan(c->y[one][k])) c->y[one][k] = c->y[0][k] + off;
+        }
+    }
+}
+
+/* The margin of a truth made of others: of the nearest that turns it, or of the further one where it takes both. */
+static void hand_on_margins(const job *j, const chunk *c, int64_t at, int n)
+{
+    if (!j->margins || !hands_on(j)) return;
+    uint64_t room[2][FB_TRIAL_CHUNK];
+    const double *margin[2] = {0};
+    fb_op op = j->node->op;
+    for (int a = 0; a < j->node->n_args; a++) margin[a] = near_margins(j, a, at, n, room[a]);
+    for (int a = 0; a < j->node->n_args; a++) {
+        const double *own = margin[a], *beside = margin[1 - a];
+        const int64_t *other = (const int64_t *)c->raw[1 - a][0];
+        for (int k = 0; own && k < n; k++) {
+            bool both = (op == FB_OP_LOGICAL_AND && !other[k]) || (op == FB_OP_LOGICAL_OR && other[k]);
+            double m = both ? fmax(own[k], beside ? beside[k] : INFINITY) : own[k];
+            if (m < j->margins[at + k]) j->margins[at + k] = m;
+        }
+    }
+}
+
 /* What an integer cannot hold becomes what the device makes of it: one thing in half of the lanes, another in the rest.
  * Lanes of exact operands are those of lane 0. */
 static bool casts_to_whole(const job *j)
@@ -362,14 +478,14 @@ static void decide_overflows(const job *j, chunk *c, int lanes, int n)
     }
 }
 
-static void decide(const job *j, chunk *c, int n)
+static void decide(const job *j, chunk *c, int64_t at, int n)
 {
     switch (turns[j->node->op].how) {
     case FB_TURN_SMOOTH:
     case FB_TURN_CHOICE: break;
     case FB_TURN_KINK: decide_kinks(j, c, n); break;
     case FB_TURN_STEP: decide_steps(j, c, n); break;
-    case FB_TURN_COMPARISON: decide_comparisons(j, c, n); break;
+    case FB_TURN_COMPARISON: decide_comparisons(j, c, at, n); break;
     case FB_TURN_WRAP: decide_remainders(j, c, n); break;
     case FB_TURN_CAST:
         if (!j->result_float && j->args[0].is_float) decide_steps(j, c, n);
@@ -554,7 +670,11 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
         add_alike(j, c, l, at, n, c->y[l]);
         add_reordered(j, c, l, n, c->y[l]);
     }
-    if (differ && lanes > 1) decide(j, c, n);
+    if (differ && lanes > 1) {
+        decide(j, c, at, n);
+        lead_across(j, c, at, n);
+        hand_on_margins(j, c, at, n);
+    }
     if (casts_to_whole(j)) decide_overflows(j, c, lanes, n);
     for (int l = 0; l < lanes; l++) store_lane(j, l, at, n, c->y[l]);
 }
@@ -570,6 +690,7 @@ static void i64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
         fb_pointwise_i64(j->node->op, j->node->attrs, n, x[0], x[1], x[2], to);
         for (int k = 0; k < n && dtype != FB_I64; k++) to[k] = fb_int_wrap(dtype, to[k]);
     }
+    if (lanes > 1) hand_on_margins(j, c, at, n);
 }
 
 static void run_part(void *ctx, int64_t first, int64_t last)
@@ -672,6 +793,9 @@ bool fb_trial_pointwise(fb_trial_eval *e, fb_id id)
     if (!fb_trial_open(e, id, lanes)) return false;
     int64_t grain = 16 * FB_TRIAL_CHUNK;
     open_alike(&j);
+    fb_trial_value planes[3];
+    fb_cells cells[3];
+    open_margins(&j, planes, cells);
     if (j.operand_lanes > 1 || lanes == 1) {
         fb_trial_for(e, v->n, grain, run_part, &j);
         return true;

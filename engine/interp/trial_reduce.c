@@ -18,6 +18,7 @@ typedef struct {
     fb_exactness exact;
     fb_bound_repeats repeats;
     double large, small; /* of a product: of what is more than 1, and less, by magnitude */
+    double reach[2];     /* of an extremum: what it would be, were all FB_TRIAL_CHANCE spreads less, and more */
 } sum_state;
 
 FB_TRIAL_WIDE static double add_part(const double *x, int n, double *squares)
@@ -102,6 +103,38 @@ static void extreme_add(sum_state *s, const double *x, int64_t n, double sign)
     double part = extreme_row(x, n, sign);
     if (s->n == 0 || isnan(part) || sign * part > sign * s->sum) s->sum = s->n && isnan(s->sum) ? s->sum : part;
     s->n += n;
+}
+
+/* How far the extremum of a row may go: elements that lie below it in all lanes by chance may not do so in a kernel, as
+ * with max(0, x) (trial_pointwise.c). */
+FB_TRIAL_WIDE static void reach_of_row(const double *const *x, int lanes, int64_t n, double sign, double *reach)
+{
+    double spread[SUM_PART], low = -INFINITY, high = -INFINITY;
+    for (int64_t at = 0; at < n; at += SUM_PART) {
+        int count = n - at < SUM_PART ? (int)(n - at) : SUM_PART;
+        memset(spread, 0, sizeof spread);
+        for (int l = 1; l < lanes; l++) {
+            for (int k = 0; k < count; k++) {
+                double d = fabs(x[l][at + k] - x[0][at + k]);
+                spread[k] = d > spread[k] ? d : spread[k];
+            }
+        }
+        for (int k = 0; k < count; k++) {
+            double y = sign * x[0][at + k], less = y - FB_TRIAL_CHANCE * spread[k];
+            double more = y + FB_TRIAL_CHANCE * spread[k];
+            low = less > low ? less : low;
+            high = more > high ? more : high;
+        }
+    }
+    reach[0] = low;
+    reach[1] = high;
+}
+
+static void reach_add(fb_op op, sum_state *s, const double *const *x, int lanes, int64_t n)
+{
+    double reach[2];
+    reach_of_row(x, lanes, n, op == FB_OP_AMAX ? 1 : -1, reach);
+    for (int k = 0; k < 2; k++) s->reach[k] = fmax(s->reach[k], reach[k]);
 }
 
 static void state_add(fb_op op, sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)
@@ -211,7 +244,7 @@ static const uint64_t *take_rows(const job *j, int lane, int64_t row, int64_t co
 
 /* Rows under way: results and sizes of errors of each lane. */
 typedef struct {
-    double y[FB_LANES][ROWS], error[FB_LANES][ROWS];
+    double y[FB_LANES][ROWS], error[FB_LANES][ROWS], reach[2][ROWS];
     int64_t whole[FB_LANES][ROWS];
 } results;
 
@@ -236,6 +269,42 @@ static void reduce_floats(const job *j, int lane, const double *x, int64_t count
         }
         state_add(j->node->op, &s, x, j->n, j->of, lane == 0 && j->n > SUM_SURE);
         finish_row(j, lane, &s, r, at + k);
+    }
+}
+
+static bool is_extremum(fb_op op)
+{
+    return op == FB_OP_AMAX || op == FB_OP_AMIN;
+}
+
+static void reach_rows(const job *j, const double *const *x, int64_t count, results *r, int64_t at)
+{
+    for (int64_t k = 0; k < count; k++) {
+        const double *rows[FB_LANES];
+        sum_state s = {.reach = {-INFINITY, -INFINITY}};
+        for (int l = 0; l < j->x->lanes; l++) rows[l] = x[l] + k * j->n;
+        reach_add(j->node->op, &s, rows, j->x->lanes, j->n);
+        for (int i = 0; i < 2; i++) r->reach[i][at + k] = s.reach[i];
+    }
+}
+
+/* Where elements lead further than the lanes of the extremum went, one of these goes as much of the way as one of
+ * FB_TRIAL_CHANCE spreads is. */
+static void lead_extrema(const job *j, results *r, int count)
+{
+    double sign = j->node->op == FB_OP_AMAX ? 1 : -1;
+    int lanes = j->x->lanes;
+    for (int k = 0; k < count; k++) {
+        double moved = 0, y = r->y[0][k];
+        for (int l = 1; l < lanes; l++) moved = fmax(moved, fabs(r->y[l][k] - y));
+        for (int i = 0; i < 2; i++) {
+            double off = (sign * r->reach[i][k] - y) / FB_TRIAL_CHANCE;
+            if (!(fabs(off) > moved * (1 + 0x1p-20)) || !isfinite(off)) continue;
+            uint32_t draw = fb_trial_draw(fb_trial_bits(y), fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
+            int one = 1 + (int)(draw % (uint32_t)(lanes - 1));
+            if (!isnan(r->y[one][k])) r->y[one][k] = y + off;
+            moved = fabs(off);
+        }
     }
 }
 
@@ -343,6 +412,7 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     bool means = j->node->op == FB_OP_MEAN;
     double room[ROWS];
+    if (is_extremum(j->node->op) && j->x->lanes > 1) lead_extrema(j, r, count);
     for (int l = 0; l < v->lanes; l++) {
         int own = l < j->x->lanes ? l : 0;
         double division = means ? 4 * fb_trial_unit(j->of) * fb_trial_share(l, j->id, FB_DRAW_MEAN) : 0;
@@ -375,20 +445,22 @@ static void reduce_part(void *ctx, int64_t first, int64_t last)
     job *j = ctx;
     int lanes = j->x->lanes ? j->x->lanes : 1;
     bool args = j->node->op == FB_OP_ARGMAX || j->node->op == FB_OP_ARGMIN;
+    bool all_lanes = j->from_float && lanes > 1 && (args || is_extremum(j->node->op));
     results *r = fb_alloc(sizeof *r);
     int64_t room_cells = j->in_place ? 1 : (j->n < (1 << 16) / TURNED ? TURNED : 1) * j->n + 1;
-    uint64_t *room = fb_alloc((size_t)room_cells * (args ? FB_LANES : 1) * sizeof *room);
+    uint64_t *room = fb_alloc((size_t)room_cells * (all_lanes ? FB_LANES : 1) * sizeof *room);
     for (int64_t at = first; at < last;) {
         int64_t count = last - at < ROWS ? last - at : ROWS;
         for (int64_t row = 0; row < count;) {
             int64_t together = rows_together(j, at + row, count - row);
             const uint64_t *x[FB_LANES];
             for (int l = 0; l < lanes; l++) {
-                x[l] = take_rows(j, l, at + row, together, room + (args ? l * room_cells : 0));
+                x[l] = take_rows(j, l, at + row, together, room + (all_lanes ? l * room_cells : 0));
                 if (j->from_float && !args) reduce_floats(j, l, (const double *)x[l], together, r, row);
                 for (int64_t k = 0; k < together && !j->from_float; k++)
                     r->whole[l][row + k] = reduce_row_of_integers(j->node->op, (const int64_t *)x[l] + k * j->n, j->n);
             }
+            if (all_lanes && !args) reach_rows(j, (const double *const *)x, together, r, row);
             if (j->from_float && args) reduce_args(j, (const double *const *)x, together, r, row);
             row += together;
         }
@@ -437,6 +509,8 @@ fb_trial_fold *fb_trial_fold_open(const fb_trial_eval *e, fb_id id)
     fb_trial_fold *f = fb_calloc(1, sizeof *f);
     *f = (fb_trial_fold){.id = id, .lanes = 1, .rows = fb_shape_elements(&fb_trial_node(e, id)->shape)};
     f->states = fb_calloc((size_t)(f->rows * e->s->lanes), sizeof *f->states);
+    for (int64_t row = 0; row < f->rows; row++)
+        for (int k = 0; k < 2; k++) f->states[row].reach[k] = -INFINITY;
     return f;
 }
 
@@ -445,10 +519,24 @@ typedef struct {
     fb_trial_fold *f;
 } fold_job;
 
+/* Of slabs in which lanes agree as well: beside those in which they do not. */
+static void fold_reach(const fold_job *o, int64_t first, int64_t last)
+{
+    const job *j = o->j;
+    uint64_t *room = fb_alloc((size_t)(j->n + 1) * FB_LANES * sizeof *room);
+    for (int64_t row = first; row < last; row++) {
+        const double *x[FB_LANES];
+        for (int l = 0; l < j->x->lanes; l++) x[l] = (const double *)take_rows(j, l, row, 1, room + l * (j->n + 1));
+        reach_add(j->node->op, &o->f->states[row], x, j->x->lanes, j->n);
+    }
+    fb_free(room);
+}
+
 static void fold_part(void *ctx, int64_t first, int64_t last)
 {
     const fold_job *o = ctx;
     const job *j = o->j;
+    if (is_extremum(j->node->op)) fold_reach(o, first, last);
     uint64_t *room = fb_alloc((size_t)((j->n < (1 << 16) / TURNED ? TURNED : 1) * j->n + 1) * sizeof *room);
     for (int l = 0; l < o->f->lanes; l++) {
         for (int64_t row = first; row < last;) {
@@ -492,6 +580,8 @@ bool fb_trial_fold_close(fb_trial_fold *f, fb_trial_eval *e)
         for (int l = 0; l < f->lanes; l++) {
             for (int k = 0; k < count; k++) finish_row(&j, l, &f->states[l * f->rows + at + k], r, k);
         }
+        for (int k = 0; k < count; k++)
+            for (int i = 0; i < 2; i++) r->reach[i][k] = f->states[at + k].reach[i];
         finish_floats(&j, r, at, count);
     }
     if (ok && f->lanes == 1 && !atomic_load(&j.spreads) && fb_all_representable(node->dtype, v->n, v->cells->at.f) &&

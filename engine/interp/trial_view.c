@@ -262,6 +262,13 @@ static bool reshape(fb_trial_eval *e, fb_id id)
     flat_reader r = flat_open(x, from), own = flat_open(v, shape);
     reshaper o = {v, x, &own, &r, shape};
     each_lane(e, v, reshape_lanes, &o);
+    if (x->cells->margins) {
+        fb_trial_margins(v);
+        fb_cells to_cells, from_cells;
+        fb_trial_value to = fb_trial_margins_of(v, &to_cells), of = fb_trial_margins_of(x, &from_cells);
+        r.x = &of;
+        reshape_lanes(&(reshaper){&to, &of, &own, &r, shape}, 0, 1);
+    }
     return true;
 }
 
@@ -358,6 +365,14 @@ bool fb_trial_view(fb_trial_eval *e, fb_id id)
     fb_shape shape = shape_of_box(&v->box, node->shape.rank);
     mover m = {.v = v, .x = x, .from_at = offset, .shape = &shape, .from_steps = steps};
     each_lane(e, v, move_lanes, &m);
+    if (x->cells->margins) {
+        fb_trial_margins(v);
+        fb_cells to_cells, from_cells;
+        fb_trial_value to = fb_trial_margins_of(v, &to_cells), of = fb_trial_margins_of(x, &from_cells);
+        m.v = &to;
+        m.x = &of;
+        move_lanes(&m, 0, 1);
+    }
     return true;
 }
 
