@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Best first. A plain libblas often carries the cblas_ names too (Debian's does); elsewhere they are in libcblas. */
@@ -60,10 +61,50 @@ static void describe(void *handle)
     fb_text_clean(state.description, sizeof state.description, config, strlen(config));
 }
 
+static void *find_library(void)
+{
+    return fb_dynamic_open(candidates, sizeof candidates / sizeof *candidates, bind, "no BLAS library was found",
+                           state.library, &state.error);
+}
+
+/* What to call a CPU that OpenBLAS does not know, for the library may be older: it then takes it for one of the year
+ * 2004, at a quarter of its speed. NULL: it knows it. */
+static const char *unknown_cpu(void *handle)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    void *symbol = dlsym(handle, "openblas_get_corename");
+    char *(*get_corename)(void) = NULL;
+    memcpy(&get_corename, &symbol, sizeof symbol);
+    __builtin_cpu_init();
+    bool wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (!wide || !get_corename || strcmp(get_corename(), "Prescott") != 0) return NULL;
+    bool wider = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                 __builtin_cpu_supports("avx512vl");
+    return wider ? "SkylakeX" : "Haswell";
+#else
+    (void)handle;
+    return NULL;
+#endif
+}
+
+/* OpenBLAS looks at the CPU, and before that at OPENBLAS_CORETYPE, only while it is loaded. */
+static void *find_again(void *handle)
+{
+    static const char *const variable = "OPENBLAS_CORETYPE";
+    const char *core = getenv(variable) ? NULL : unknown_cpu(handle);
+    if (!core) return handle;
+    dlclose(handle);
+    setenv(variable, core, 1);
+    handle = find_library();
+    unsetenv(variable);
+    return handle;
+}
+
 static void open_library(void)
 {
-    void *handle = fb_dynamic_open(candidates, sizeof candidates / sizeof *candidates, bind,
-                                   "no BLAS library was found", state.library, &state.error);
+    void *handle = find_library();
+    if (handle) handle = find_again(handle);
     state.found = handle;
     if (handle) describe(handle);
     state.blas.library = state.library;

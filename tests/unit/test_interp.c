@@ -7,6 +7,7 @@
 #include "tests/unit/interp_help.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 /* ---- reductions ---- */
 
@@ -264,6 +265,21 @@ static void matmul_broadcasts_batches(void **state)
     check_matmul(SHAPE(3, 0), SHAPE(0, 2));
     check_matmul(SHAPE(0, 3), SHAPE(3, 2));
     check_matmul(SHAPE(0, 2, 3), SHAPE(3, 2));
+}
+
+/* OpenBLAS says in its description which CPU it works for; one that is newer than it, it takes for a Prescott. */
+static void blas_works_for_this_cpu(void **state)
+{
+    (void)state;
+#if defined(__x86_64__) && defined(__GNUC__)
+    const fb_blas *blas = fb_blas_get(NULL);
+    __builtin_cpu_init();
+    if (!blas || getenv("OPENBLAS_CORETYPE") || !__builtin_cpu_supports("avx2")) skip();
+    assert_null(strstr(blas->description, "Prescott"));
+    assert_null(getenv("OPENBLAS_CORETYPE"));
+#else
+    skip();
+#endif
 }
 
 static void the_plain_product_agrees_with_blas(void **state)
@@ -666,6 +682,7 @@ int main(void)
         cmocka_unit_test(expand_and_pad_add_elements),
         cmocka_unit_test(joins_put_operands_side_by_side),
         cmocka_unit_test(matmul_broadcasts_batches),
+        cmocka_unit_test(blas_works_for_this_cpu),
         cmocka_unit_test(the_plain_product_agrees_with_blas),
         cmocka_unit_test(gathers_ignore_rows_that_are_not_there),
         cmocka_unit_test(elements_round_and_store_like_their_dtype),
