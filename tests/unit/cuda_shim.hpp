@@ -29,14 +29,17 @@
 #define FB_STAGES 1
 #define FB_MEET_SOME(barrier, threads) shim::barrier_of(barrier, threads)
 
-#ifdef SHIM_RACES
+#ifdef __ELF__
 #define SHIM_STATE __attribute__((section("shim_state"))) static
 #define SHIM_DEVICE __attribute__((section("shim_device"))) static // a variable in memory, of all blocks
-#define SHIM_CALLED __attribute__((noinline)) // so that the caller's place is known
-#define SHIM_INSIDE static inline __attribute__((always_inline))
 #else
 #define SHIM_STATE static
 #define SHIM_DEVICE static
+#endif
+#ifdef SHIM_RACES
+#define SHIM_CALLED __attribute__((noinline)) // so that the caller's place is known
+#define SHIM_INSIDE static inline __attribute__((always_inline))
+#else
 #define SHIM_CALLED
 #define SHIM_INSIDE static
 #endif
@@ -68,15 +71,23 @@ struct races_ops { // as there
     void (*reach)(unsigned block);
 };
 
-#ifdef SHIM_RACES
+#ifdef __ELF__
 extern "C" {
-const races_ops *shim_races __attribute__((section("shim_state"))) = nullptr; // set by who loads this
 #define SHIM_BOUND __attribute__((visibility("hidden"), weak))
 extern char __bss_start[] SHIM_BOUND, _end[] SHIM_BOUND, __start_shim_device[] SHIM_BOUND, __stop_shim_device[] SHIM_BOUND;
 }
-#define SHIM_SAY(...) (shim_races ? shim_races->__VA_ARGS__ : (void)0)
 static void *shim_statics() { return __bss_start; }
 static size_t shim_statics_size() { return (size_t)(_end - __bss_start); }
+#else
+static void *shim_statics() { return nullptr; } // a kernel of several blocks at once has none then
+static size_t shim_statics_size() { return 0; }
+#endif
+
+#ifdef SHIM_RACES
+extern "C" {
+const races_ops *shim_races __attribute__((section("shim_state"))) = nullptr; // set by who loads this
+}
+#define SHIM_SAY(...) (shim_races ? shim_races->__VA_ARGS__ : (void)0)
 
 // A thread whose row is beyond the last one reads that one, and nothing comes of it: such reads are no races.
 SHIM_STATE volatile bool *shim_is_beyond;
@@ -119,8 +130,6 @@ SHIM_APART void __tsan_vptr_update(void *, void *) {}
 }
 #else
 #define SHIM_SAY(...) ((void)0)
-static void *shim_statics() { return nullptr; } // a kernel of several blocks at once has none then
-static size_t shim_statics_size() { return 0; }
 #endif
 
 namespace shim {
@@ -398,7 +407,7 @@ static void launch(const char *kernel, void (*f)(A...), const int grid[3], int a
 #ifdef SHIM_RACES
     const races_ops *const watching = shim_races;
     if (at_once > 1 && at_once * threads > MAX_WATCHED) shim_races = nullptr;
-#else
+#elif !defined __ELF__
     if (at_once > 1) die("blocks that wait for each other have shared variables of their own only where races are looked for");
 #endif
     SHIM_SAY(launch(kernel, (unsigned)threads, at_once > 1 ? (unsigned)at_once : 1, shared, sizeof shared, shim_statics(),
