@@ -187,10 +187,24 @@ static void find_fused(fb_trial_shared *s)
             s->fused[slot] = true;
             products++;
         }
+        s->again[k] = products > 0;
         if (products < 2 || node->args[0] == node->args[1]) continue;
         s->of_two[s->slot[node->args[0]]] = 1;
         s->of_two[s->slot[node->args[1]]] = 2;
     }
+}
+
+/* Of sums that take in products, those that several nodes read. */
+static void find_again(fb_trial_shared *s)
+{
+    int *uses = fb_calloc((size_t)s->n_slots + 1, sizeof *uses);
+    for (int k = 0; k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        for (int a = 0; a < node->n_args && !s->leaf[k]; a++)
+            if (s->slot[node->args[a]] >= 0) uses[s->slot[node->args[a]]]++;
+    }
+    for (int k = 0; k < s->n_slots; k++) s->again[k] = s->again[k] && uses[k] > 1;
+    fb_free(uses);
 }
 
 /* Values that have no choice: registers hold an f32, and where no product on the way may be fused into a sum or not,
@@ -224,6 +238,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     s->in_body = fb_calloc(n, sizeof *s->in_body);
     s->kept = fb_calloc(n, sizeof *s->kept);
     s->fused = fb_calloc(n, sizeof *s->fused);
+    s->again = fb_calloc(n, sizeof *s->again);
     s->steady = fb_calloc(n, sizeof *s->steady);
     s->of_two = fb_calloc(n, sizeof *s->of_two);
     s->last_use = fb_calloc(n, sizeof *s->last_use);
@@ -245,6 +260,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     }
     find_last_uses(s);
     find_fused(s);
+    find_again(s);
     find_steady(s);
 }
 
@@ -364,6 +380,7 @@ static void close_shared(fb_trial_shared *s)
     fb_free(s->fixed);
     fb_free(s->kept);
     fb_free(s->fused);
+    fb_free(s->again);
     fb_free(s->steady);
     fb_free(s->of_two);
     fb_free(s->last_use);
@@ -395,6 +412,7 @@ typedef struct {
     void *sink_ctx;
     fb_trial_value *trial; /* a slot each: for estimates */
     double *freed;         /* the same: cells that are not needed after it */
+    bool *agrees;          /* the same: all lanes are one */
     group *groups;
     int n_groups;
     int64_t *tasks; /* group << 40 | block */
@@ -503,18 +521,35 @@ static int demand_block(const run *r, const group *gr, int64_t block, fb_trial_v
     return end;
 }
 
+/* Where all lanes agree a value has one plane: leaves, and what is moved of such. */
+static void find_agreeing(const run *r, int end)
+{
+    const fb_trial_shared *s = r->s;
+    for (int k = 0; k < end; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        fb_op_class cls = fb_op_get(node->op)->cls;
+        bool moves = cls == FB_CLASS_VIEW || cls == FB_CLASS_JOIN;
+        for (int a = 0; a < node->n_args && moves; a++) {
+            int x = s->slot[node->args[a]];
+            moves = x >= 0 && r->agrees[x];
+        }
+        r->agrees[k] = s->done[k].lanes ? s->done[k].lanes == 1 : s->leaf[k] || moves;
+    }
+}
+
 /* The most that is held at a time: each value from where it is made to its last use, and as much again beside sums of
  * products and what is handed over. */
 static double block_bytes(const run *r, int end)
 {
     const fb_trial_shared *s = r->s;
     double cells = 0, most = 0;
+    find_agreeing(r, end);
     for (int k = 0; k < end; k++) r->freed[k] = 0;
     for (int k = 0; k < end; k++) {
         double beside = 0;
         const fb_trial_value *v = &r->trial[k];
         if (v->wanted) {
-            int lanes = s->leaf[k] && !s->done[k].lanes ? 1 : s->lanes;
+            int lanes = r->agrees[k] ? 1 : s->lanes;
             double own = (double)fb_box_cells(&v->box, s->g->nodes[s->order[k]].shape.rank) * lanes;
             int last = s->last_use[k] == FB_NONE || s->kept[k] || s->in_body[k] ? FB_NONE : s->slot[s->last_use[k]];
             cells += own;
@@ -636,7 +671,9 @@ static void choose_cut(const run *r, group *gr, int64_t target)
         all = gr->cost * (double)blocks_of(r, gr);
         good = true;
     }
-    if (!fits && gr->n_blocks == 1) *gr = c.largest;
+    /* Blocks that do not fit either would only compute the same again and again, where the whole is not too large. */
+    bool helps = c.largest.bytes <= c.most || gr->bytes > (double)r->s->bytes_max;
+    if (!fits && gr->n_blocks == 1 && helps) *gr = c.largest;
 }
 
 /* Does it share work when it is cut `shift` places on? */
@@ -1155,11 +1192,13 @@ bool fb_trial_run(const fb_graph *g, const fb_trial_options *o, const fb_id *wan
         run r = {.s = &s, .want = want, .n_want = n_want, .sink = sink, .sink_ctx = ctx};
         r.trial = fb_calloc((size_t)s.n_slots + 1, sizeof *r.trial);
         r.freed = fb_calloc((size_t)s.n_slots + 1, sizeof *r.freed);
+        r.agrees = fb_calloc((size_t)s.n_slots + 1, sizeof *r.agrees);
         run_all(&r);
         close_groups(&r);
         fb_free(r.tasks);
         fb_free(r.trial);
         fb_free(r.freed);
+        fb_free(r.agrees);
         ok = s.err.kind == FB_OK;
         if (!ok && err) *err = s.err;
     }

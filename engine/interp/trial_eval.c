@@ -81,9 +81,10 @@ void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
     if (!c || --c->refs) return;
     fb_trial_free_columns(c->columns);
     fb_free(c->alike);
+    fb_free(c->taken);
     fb_free(c->margins);
     c->columns = NULL;
-    c->alike = NULL;
+    c->alike = c->taken = NULL;
     c->margins = NULL;
     if (c->borrowed) {
         fb_free(c);
@@ -120,6 +121,12 @@ float *fb_trial_alike(fb_trial_value *v)
 {
     if (!v->cells->alike) v->cells->alike = fb_calloc((size_t)v->n + 1, sizeof *v->cells->alike);
     return v->cells->alike;
+}
+
+float *fb_trial_taken(fb_trial_value *v)
+{
+    if (!v->cells->taken) v->cells->taken = fb_calloc((size_t)v->n + 1, sizeof *v->cells->taken);
+    return v->cells->taken;
 }
 
 double *fb_trial_margins(fb_trial_value *v)

@@ -64,6 +64,7 @@ typedef struct fb_cells {
     int64_t room;        /* in cells */
     fb_columns *columns; /* may be NULL */
     float *alike;        /* of sums, an element each: how many terms are nearly equal; NULL: nowhere all of them */
+    float *taken;        /* of sums of s->again, an element each: how large the product in it is; NULL */
     double *margins;     /* of what comparisons decided, an element each: how many spreads from where it turns; NULL */
     struct fb_cells *next;
     union {
@@ -100,6 +101,7 @@ typedef struct {
     bool *fixed;          /* a slot each: in a body, and the same in all steps */
     bool *kept;           /* a slot each: not to be dropped: asked for, or assigned in a body */
     bool *fused;          /* a slot each: a product that a sum may take in as it is */
+    bool *again;          /* a slot each: such a sum, which several nodes read and a kernel may compute for each */
     bool *steady;         /* a slot each: f32 that all kernels compute alike from what is given */
     char *of_two;         /* a slot each: the first (1), or the second (2), of two products that are added up; 0 */
     fb_id *last_use;      /* a slot each: the last node of its own region that needs it */
@@ -175,6 +177,8 @@ void fb_trial_for(const fb_trial_eval *e, int64_t n, int64_t grain, void (*fn)(v
 /* Gives the value's cells room for `alike`, all 0. */
 float *fb_trial_alike(fb_trial_value *v);
 
+/* The same for `taken`. */
+float *fb_trial_taken(fb_trial_value *v);
 /* Gives the value's cells room for `margins`, all infinite: certain. */
 double *fb_trial_margins(fb_trial_value *v);
 /* Margins as a value of one lane beside `of`, which has them; lives as long as `cells` and those of `of`. */

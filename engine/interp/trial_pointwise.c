@@ -80,13 +80,15 @@ typedef struct {
     reader args[3];
     bool f64; /* evaluated in doubles; else in int64_t */
     bool result_float;
-    int operand_lanes;     /* 1: of exact operands */
-    bool settles;          /* lanes must be rounded */
-    const float *alike[2]; /* … of two products that are added up: of their terms; NULL */
-    bool reorders[2];      /* … a sum that holds a product, and that may take this one's other operand first */
-    atomic_bool *lost;     /* some value does not fit into the integers that it is cast to */
-    reader near[3];        /* margins of operands that have them; x is NULL where they have none */
-    double *margins;       /* of the result; NULL */
+    int operand_lanes;        /* 1: of exact operands */
+    bool settles;             /* lanes must be rounded */
+    const float *alike[2];    /* … of two products that are added up: of their terms; NULL */
+    bool reorders[2];         /* … a sum that holds a product, and that may take this one's other operand first */
+    atomic_bool *lost;        /* some value does not fit into the integers that it is cast to */
+    float *taken;             /* of the result, which takes in a product: how large that is; NULL */
+    const float *taken_of[2]; /* of operands, which a kernel may compute anew for this node; NULL */
+    reader near[3];           /* margins of operands that have them; x is NULL where they have none */
+    double *margins;          /* of the result; NULL */
 } job;
 
 /* One chunk in all lanes. */
@@ -639,6 +641,45 @@ static void add_reordered(const job *j, const chunk *c, int lane, int n, double 
     }
 }
 
+/* ---- sums computed again ---- */
+
+static void open_again(job *j)
+{
+    const fb_trial_shared *s = j->e->s;
+    fb_trial_value *v = fb_trial_at(j->e, j->id);
+    if (s->again[s->slot[j->id]] && v->lanes > 1) j->taken = fb_trial_taken(v);
+    if (j->node->op != FB_OP_ADD && j->node->op != FB_OP_SUB) return;
+    for (int a = 0; a < 2; a++) {
+        const fb_trial_value *x = fb_trial_at(j->e, j->node->args[a]);
+        if (x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken;
+    }
+}
+
+/* The products in a sum, for those who read it. */
+static void note_taken(const job *j, const chunk *c, int64_t at, int n)
+{
+    for (int a = 0; a < 2 && j->taken; a++) {
+        int slot = j->e->s->slot[j->node->args[a]];
+        for (int k = 0; k < n && slot >= 0 && j->e->s->fused[slot]; k++)
+            j->taken[at + k] = fmaxf(j->taken[at + k], (float)fabs(c->x[a][0][k]));
+    }
+}
+
+/* x · 30 - amax(x · 30) is 0 in one loop of a kernel and what the product was rounded by in another, where one takes
+ * the product in as it is and one does not. A lane has one of both; where they meet again, as in the logarithm of a
+ * softmax, their difference is left. */
+static void add_again(const job *j, const chunk *c, int lane, int64_t at, int n, double *y)
+{
+    double u = fb_trial_unit(j->node->dtype);
+    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_PLACE);
+    for (int a = 0; a < 2 && lane > 1 && lane != 3; a++) {
+        for (int k = 0; j->taken_of[a] && k < n; k++) {
+            double lost = u * (double)j->taken_of[a][at + k];
+            if (isfinite(lost)) y[k] += fb_trial_swing(fb_trial_bits(c->y[0][k]), key) * lost;
+        }
+    }
+}
+
 /* ---- chunks ---- */
 
 static void store_lane(const job *j, int lane, int64_t at, int n, const double *y)
@@ -669,7 +710,9 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
         add_share(j, c, l, n, c->y[l]);
         add_alike(j, c, l, at, n, c->y[l]);
         add_reordered(j, c, l, n, c->y[l]);
+        add_again(j, c, l, at, n, c->y[l]);
     }
+    note_taken(j, c, at, n);
     if (differ && lanes > 1) {
         decide(j, c, at, n);
         lead_across(j, c, at, n);
@@ -793,6 +836,7 @@ bool fb_trial_pointwise(fb_trial_eval *e, fb_id id)
     if (!fb_trial_open(e, id, lanes)) return false;
     int64_t grain = 16 * FB_TRIAL_CHUNK;
     open_alike(&j);
+    open_again(&j);
     fb_trial_value planes[3];
     fb_cells cells[3];
     open_margins(&j, planes, cells);

@@ -1610,9 +1610,38 @@ static void test_products_of_a_product(void **state)
     }
 }
 
+/* x · 30 - m, with m the product rounded, computed anew for each of two who read it: in a fused multiply-add here,
+ * rounded first there. s - log(exp(s)) is about nothing in every lane that has one s, and what the product was rounded
+ * by in a kernel that has two. */
+static void test_sums_computed_again(void **state)
+{
+    (void)state;
+    enum { N = 512 };
+    static double x[N], m[N];
+    rig r = rig_new();
+    for (int k = 0; k < N; k++) {
+        x[k] = (double)(float)fb_rng_uniform(fb_rng_bits(1, (uint64_t)k), 20, 60);
+        m[k] = (double)((float)x[k] * 30);
+    }
+    fb_id thirty = add(&r, FB_OP_CONST, &(fb_attrs){.dtype = FB_F32, .value = 30}, 0, NULL);
+    fb_id product = add2(&r, FB_OP_MUL, data(&r, FB_F32, SHAPE(N), x), thirty);
+    fb_id s = add2(&r, FB_OP_SUB, product, data(&r, FB_F32, SHAPE(N), m));
+    fb_id z = add2(&r, FB_OP_SUB, s, add1(&r, FB_OP_LOG, add1(&r, FB_OP_EXP, s)));
+    trials *t = try_all(&r, &z, 1);
+    for (int k = 0; k < N; k++) {
+        float rest = fmaf((float)x[k], 30, -(float)m[k]), gives = rest - logf(expf(0));
+        double room = FB_TRIAL_CHANCE * spread_at(t, 0, k) + 0x1p-22;
+        if (!(fabs((double)gives - t->at[0].v[0][k]) <= room)) fail_msg("%d: %g ± %g", k, (double)gives, room);
+        assert_true(spread_at(t, 0, k) < 0x1p-23 * m[k]);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums_computed_again),
         cmocka_unit_test(test_exact_ops_have_no_spread),
         cmocka_unit_test(test_inexact_ops_spread),
         cmocka_unit_test(test_lanes_round_to_a_neighbour),
