@@ -39,15 +39,48 @@ static void copy_run(uint64_t *to, const uint64_t *from, int64_t n, int64_t to_s
     }
 }
 
+/* What is turned round goes in pieces of whole cache lines on both sides. From the innermost dim and the next. */
+static void copy_turned(uint64_t *to, const uint64_t *from, const copy_loops *l)
+{
+    enum { LINES = 16 };
+    for (int64_t first = 0; first < l->dim[1]; first += LINES) {
+        int64_t n = l->dim[1] - first < LINES ? l->dim[1] - first : LINES;
+        for (int64_t k = 0; k < l->dim[0]; k++) {
+            uint64_t *t = to + k * l->to[0] + first * l->to[1];
+            const uint64_t *f = from + k * l->from[0] + first;
+            for (int64_t i = 0; i < n; i++) t[i * l->to[1]] = f[i];
+        }
+    }
+}
+
+/* Is there a dimension beside the innermost in which what is read lies side by side? It comes next then. */
+static bool turns(copy_loops *l)
+{
+    enum { LONG = 64 };
+    if (l->from[0] == 1 || l->dim[0] < LONG) return false;
+    for (int d = 1; d < l->rank; d++) {
+        if (l->from[d] != 1 || l->dim[d] < LONG) continue;
+        int64_t dim = l->dim[d], step = l->to[d];
+        l->dim[d] = l->dim[1], l->to[d] = l->to[1], l->from[d] = l->from[1];
+        l->dim[1] = dim, l->to[1] = step, l->from[1] = 1;
+        return true;
+    }
+    return false;
+}
+
 static void copy_between(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *to_steps,
                          const int64_t *from_steps)
 {
     if (fb_shape_elements(shape) == 0) return;
     copy_loops l = merge_loops(shape, to_steps, from_steps);
     int64_t index[FB_MAX_RANK] = {0};
+    bool turned = turns(&l);
     for (;;) {
-        copy_run(to, from, l.dim[0], l.to[0], l.from[0]);
-        int d = 1;
+        if (turned)
+            copy_turned(to, from, &l);
+        else
+            copy_run(to, from, l.dim[0], l.to[0], l.from[0]);
+        int d = turned ? 2 : 1;
         for (; d < l.rank; d++) {
             to += l.to[d], from += l.from[d];
             if (++index[d] < l.dim[d]) break;

@@ -176,6 +176,25 @@ static void views_move_elements(void **state)
     rig_free(&r);
 }
 
+/* Dims of more than a few cache lines are turned in pieces of them. */
+static void large_views_are_turned(void **state)
+{
+    (void)state;
+    enum { A = 67, B = 3, C = 101 };
+    static double x[A * B * C], wanted[A * B * C];
+    for (int k = 0; k < A * B * C; k++) x[k] = k;
+    rig r = rig_new();
+    fb_id a = data(&r, FB_F32, SHAPE(A, B, C), x);
+    fb_id y[] = {add_at(&r, FB_OP_PERMUTE, a, (fb_attrs){.n_axes = 3, .axes = {2, 1, 0}}),
+                 add_at(&r, FB_OP_PERMUTE, a, (fb_attrs){.n_axes = 3, .axes = {1, 2, 0}})};
+    run_keeping_all(&r, y, 2, true);
+    for (int k = 0; k < A * B * C; k++) wanted[k] = k % A * (B * C) + k / A % B * C + k / (A * B);
+    expect_values(&r, y[0], A * B * C, wanted);
+    for (int k = 0; k < A * B * C; k++) wanted[k] = k % A * (B * C) + k / (A * C) * C + k / A % C;
+    expect_values(&r, y[1], A * B * C, wanted);
+    rig_free(&r);
+}
+
 static void expand_and_pad_add_elements(void **state)
 {
     (void)state;
@@ -679,6 +698,7 @@ int main(void)
         cmocka_unit_test(cumsum_runs_along_any_dim),
         cmocka_unit_test(a_rank_is_a_stable_sort_s),
         cmocka_unit_test(views_move_elements),
+        cmocka_unit_test(large_views_are_turned),
         cmocka_unit_test(expand_and_pad_add_elements),
         cmocka_unit_test(joins_put_operands_side_by_side),
         cmocka_unit_test(matmul_broadcasts_batches),
