@@ -872,6 +872,25 @@ static void test_blocks_are_as_small_as_memory(void **state)
     rig_free(&r);
 }
 
+/* A weight that is turned has one plane as it had before, so that the last layer of a network is no reason to compute
+ * all layers before it block by block. */
+static void test_what_is_moved_has_one_plane(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(1, 400)), w = normal(&r, FB_OP_PARAM, FB_F32, SHAPE(400, 400));
+    fb_id h = add1(&r, FB_OP_TANH, add2(&r, FB_OP_MATMUL, x, w));
+    fb_id turned = add_at(&r, FB_OP_PERMUTE, normal(&r, FB_OP_PARAM, FB_F32, SHAPE(2000, 400)),
+                          (fb_attrs){.n_axes = 2, .axes = {1, 0}});
+    fb_id y = add2(&r, FB_OP_MATMUL, h, turned);
+    finish_rig(&r, &y, 1);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 2, .max_bytes = 24000000};
+    trials *t = trials_of(r.g, &o, &y, 1, &r.err);
+    assert_int_equal(t->at[0].blocks, 1);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* A softmax down the columns: cut along its rows, each block would need all of it, 75 MB a node. What is summed over
  * stays whole, and the columns are cut behind it; the sum of each column comes along, one dimension before. */
 static void test_columns_are_cut_behind_what_is_summed(void **state)
@@ -1665,6 +1684,7 @@ int main(void)
         cmocka_unit_test(test_tables_are_read_by_rows),
         cmocka_unit_test(test_long_rows_come_in_slabs),
         cmocka_unit_test(test_blocks_are_as_small_as_memory),
+        cmocka_unit_test(test_what_is_moved_has_one_plane),
         cmocka_unit_test(test_columns_are_cut_behind_what_is_summed),
         cmocka_unit_test(test_channels_are_cut_between_what_is_summed),
         cmocka_unit_test(test_loops_go_by_rows),
