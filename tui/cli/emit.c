@@ -17,13 +17,17 @@
 static const char *const form_name[] = {
     [FB_EMIT_PTX] = "ptx", [FB_EMIT_SASS] = "sass", [FB_EMIT_RESOURCES] = "resources"};
 
-bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out, fb_str *known)
+void fb_cli_emit_targets(fb_str *out)
 {
     const fb_target *t;
+    for (int i = 0; (t = fb_target_written(i)); i++) fb_str_addf(out, "%s%s", i ? ", " : "", t->name);
+    for (int i = FB_EMIT_PTX; i <= FB_EMIT_RESOURCES; i++) fb_str_addf(out, ", %s", form_name[i]);
+}
+
+bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out)
+{
     *out = (fb_cli_emit_target){.written = fb_target_find(name)};
-    for (int i = 0; (t = fb_target_written(i)); i++) fb_str_addf(known, "%s%s", i ? ", " : "", t->name);
     for (int i = FB_EMIT_PTX; i <= FB_EMIT_RESOURCES; i++) {
-        fb_str_addf(known, ", %s", form_name[i]);
         if (strcmp(name, form_name[i]) == 0) *out = (fb_cli_emit_target){fb_target_assembled(), (fb_cli_emit_form)i};
     }
     return out->written != NULL;
