@@ -45,9 +45,9 @@ else
 fi
 
 # Nor by a device's name, which only messages between processes may hold ("host" is also a key of theirs).
-named=$(sources -rnE --include='*.[ch]' '(\(|[?:=] )"(cuda|host)"' engine tui | grep -vE '^engine/(device|target)/')
 # What PyTorch calls a device is PyTorch's.
-named=$(echo "$named" | grep -vE '^(engine/code/export_torch\.c|engine/measure/report\.c):|^$')
+named=$(sources -rnE --include='*.[ch]' '(\(|[?:=] )"(cuda|host)"' engine tui |
+    grep -vE '^engine/(device/|target/|code/export_torch\.c:|measure/report\.c:)')
 if [ -z "$named" ]; then report ok "nor by its name"; else report not-ok "a device's name: $named"; fi
 
 # What was written is known where it was written: nobody searches a kernel's text for it (code/needs.h, code/statement.h).

@@ -56,7 +56,7 @@ static int n_params(const fb_op_info *op)
 static void add_arguments(const fb_op_info *op, fb_str *to)
 {
     static const char *const operand[] = {"x", "y", "z"};
-    for (int i = 0; i < op->min_args; i++) fb_str_addf(to, "%s%s", i ? ", " : "", operand[i]);
+    for (int i = 0; i < op->min_args && i < 3; i++) fb_str_addf(to, "%s%s", i ? ", " : "", operand[i]);
     for (int i = 0; i < n_params(op); i++) fb_str_addf(to, ", %s=%g", op->params[i].name, op->params[i].otherwise);
 }
 
