@@ -12,6 +12,10 @@ function __fusebox_options
     fusebox $command --help 2>/dev/null | string match -ar -- '--[a-z][a-z-]*' | sort -u
 end
 
+function __fusebox_targets
+    fusebox emit --target '' 2>&1 | string replace -r '.*there are: ' '' | string split ', '
+end
+
 complete -c fusebox -n "not __fish_seen_subcommand_from $commands" -a "$commands"
 complete -c fusebox -a '(__fusebox_scripts)'
 complete -c fusebox -n "__fish_seen_subcommand_from $commands" -a 'none eager max inductor xla tinygrad auto rolled best'
@@ -20,7 +24,7 @@ complete -c fusebox -l format -x -a 'table json csv markdown html svg text dot'
 complete -c fusebox -l only -x -a 'plans toggles peers experiments'
 complete -c fusebox -l as -x -a 'c torch inductor'
 complete -c fusebox -s w -l worker -x -a 'auto torch jax onnxruntime tinygrad'
-complete -c fusebox -s t -l target -x -a 'c cuda ptx sass resources'
+complete -c fusebox -s t -l target -x -a '(__fusebox_targets)'
 complete -c fusebox -s d -l device -x -a 'host cuda:0 replay workshop'
 complete -c fusebox -s o -l out -r
 complete -c fusebox -l values -x -a 'noise zeros ones'

@@ -1,10 +1,13 @@
 /* What a process of ours may do, by its role: one table (confine.c) of system calls and files.
  *
  *     script      reads and writes what it holds open; anything else ends it
- *     reference   computes, reads files, writes where it is told; no program, no network, no terminal, nobody else's
- * process kernels     the same, of the process that runs generated kernels on this machine's processors driver      of
- * a process that runs them through a driver, whose devices and files stay open to it: no program, no network compiler
- * a compiler and what it starts: writes where it is told, reads where headers and compilers lie, no network
+ *     reference   computes, reads files, writes where it is told; no program, no network, no terminal, nobody
+ *                 else's process
+ *     kernels     the same, of the process that runs generated kernels on this machine's processors
+ *     driver      of a process that runs them through a driver, whose devices and files stay open to it: no program,
+ *                 no network
+ *     compiler    a compiler and what it starts: writes where it is told, reads where headers and compilers lie, no
+ *                 network
  *
  * System calls are filtered by seccomp, files by Landlock. Where the kernel, or a container, has one of them not, the
  * other holds alone; fb_confinement_text says so. What was entered holds for good, and for all that the process starts.

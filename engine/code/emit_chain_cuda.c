@@ -39,11 +39,6 @@ static bool is_variable(const writer *w, fb_ix at)
     return fb_ix_is_var(w->e->nest->pool, at);
 }
 
-static void declare(const writer *w, fb_ix var, const char *value)
-{
-    if (is_variable(w, var)) fb_emit(w->e, "const fb_at %s = %s;", fb_ix_var_name(w->e->nest->pool, var), value);
-}
-
 /* ---- operands ---- */
 
 /* An operand's element in terms of the parameters of its function: `outer` (row or column) and k. */
@@ -124,7 +119,7 @@ static void write_left(const writer *w, const fb_chain_link *l)
                                            (ragged && !again) || fb_emit_cuda_is_guarded(l->depth, w->tile.depth)));
     if (!again) fb_emit_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows, piece, &inside);
     fb_emit_cuda_guard(w->e, "fb_k", l->depth, w->tile.depth, piece, &inside);
-    declare(w, w->c->row, again && ragged ? last_row(w) : "m0 + fb_m");
+    fb_emit_cuda_declare(w->e, w->c->row, again && ragged ? last_row(w) : "m0 + fb_m");
     write_operand(w, &o, piece, inside);
 }
 
@@ -265,11 +260,11 @@ static void write_made(const writer *w, fb_val value, const char *end)
     fb_emit_section(e, 0);
     const fb_value *v = &s->values[w->c->made];
     fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_n, %s fb_sum) -> %s", w->sum, w->sum);
-    declare(w, w->c->row, w->c->rows % w->tile.rows ? last_row(w) : "m0 + fb_m");
+    fb_emit_cuda_declare(w->e, w->c->row, w->c->rows % w->tile.rows ? last_row(w) : "m0 + fb_m");
     if (v->space != FB_NONE && s->spaces[v->space].n)
-        declare(w, s->spaces[v->space].var[0], "fb_n");
+        fb_emit_cuda_declare(w->e, s->spaces[v->space].var[0], "fb_n");
     else if (s->rows.n > s->blocked)
-        declare(w, s->rows.var[s->blocked], "fb_n");
+        fb_emit_cuda_declare(w->e, s->rows.var[s->blocked], "fb_n");
     write_score(w, value, v->space);
     fb_emit_close_by(e, end);
     fb_names_forget(e->used, used);
@@ -458,7 +453,7 @@ static void write_place(const writer *w)
     const char *member, *m0;
     place_of(w, FB_BLOCK ".x", &member, &m0);
     if (!w->tile.attends) {
-        declare(w, w->c->member, member);
+        fb_emit_cuda_declare(w->e, w->c->member, member);
         fb_emit(e, "const fb_at m0 = %s;", m0);
         return;
     }
@@ -476,9 +471,8 @@ static void declare_tile(const writer *w)
     fb_emitter *e = w->e;
     if (t->wide || t->attends) {
         e->needs.warpgroups = true;
-        fb_needs_text(&e->needs, FB_TEXT_WGMMA);
+        fb_needs_text(&e->needs, t->attends ? FB_TEXT_ATTENTION : FB_TEXT_WGMMA);
     }
-    if (t->attends) fb_needs_text(&e->needs, FB_TEXT_ATTENTION);
     if (t->wide) fb_emit_remark(e, "by whole warpgroups: 64 rows each multiply, the last copies");
     if (t->attends) fb_emit_remark(e, "by whole warpgroups of 64 rows each, with what fb_chain_wide stands on");
     if (t->attends)

@@ -30,6 +30,7 @@ typedef struct {
     /* of a long row's part (FB_DEAL_LONG): its first group, one behind its last, one behind the last that is held, and
      * where a group begins in a slot */
     const char *first, *last, *held, *within;
+    const char **sums; /* by value: what an element is added to; NULL: to the value's own name */
     int pass;
 } frame;
 
@@ -57,21 +58,28 @@ static fb_dtype dtype_of_storage(const fb_emitter *e, fb_id storage)
 
 /* ---- walking a space ---- */
 
-static walk walk_of(frame *f, int space)
+/* By groups of `vector` elements. */
+static walk walk_by(const fb_emitter *e, const fb_space *space, int vector, int64_t points)
 {
-    walk w = {.space = space == FB_NONE ? &f->s->rows : &f->s->spaces[space]};
-    const fb_cut *cut = space == FB_NONE ? NULL : f->x.cut;
-    w.vector = cut ? cut->vector : fb_schedule_vector(f->e->nest, f->e->knobs, f->s, space);
-    w.points = cut ? cut->groups : fb_space_points(w.space) / w.vector;
-    int n = w.space->n;
+    walk w = {.space = space, .vector = vector, .points = points};
+    int n = space->n;
     if (!n) return w;
-    w.first = w.space->var[n - 1];
-    if (w.vector > 1) {
-        const char *name = fb_arena_printf(f->e->arena, "%s0", var_name(f->e, w.first));
-        w.first = fb_ix_var(f->e->nest->pool, fb_arena_strdup(f->e->nest->arena, name), w.space->extent[n - 1]);
+    w.first = space->var[n - 1];
+    if (vector > 1) {
+        const char *name = fb_arena_printf(e->arena, "%s0", var_name(e, w.first));
+        w.first = fb_ix_var(e->nest->pool, fb_arena_strdup(e->nest->arena, name), space->extent[n - 1]);
         w.v = "v";
     }
     return w;
+}
+
+/* As the schedule says. */
+static walk walk_of(frame *f, int space)
+{
+    const fb_space *x = space == FB_NONE ? &f->s->rows : &f->s->spaces[space];
+    const fb_cut *cut = space == FB_NONE ? NULL : f->x.cut;
+    int vector = cut ? cut->vector : fb_schedule_vector(f->e->nest, f->e->knobs, f->s, space);
+    return walk_by(f->e, x, vector, cut ? cut->groups : fb_space_points(x) / vector);
 }
 
 /* ---- groups of a long row ---- */
@@ -111,7 +119,8 @@ static bool is_made_here(const frame *f, fb_val v)
     return is_in_slot(f, v) && f->s->values[v].kind != FB_VALUE_LOAD && f->s->values[v].kept_pass == f->pass;
 }
 
-static const char *slot_name(frame *f, fb_val v)
+/* What passes keep of a row, in a thread's registers or in a slot of shared memory. */
+static const char *held_name(frame *f, fb_val v)
 {
     return fb_arena_printf(f->e->arena, "fb_row_%s", f->e->names[v]);
 }
@@ -153,6 +162,14 @@ static void declare_variables(frame *f, const walk *w, const char *point)
     }
 }
 
+/* Those of a space that is gone through element by element, from the number of one. */
+static void declare_point(frame *f, const fb_space *space, const char *point)
+{
+    if (!space->n) return;
+    walk w = walk_by(f->e, space, 1, fb_space_points(space));
+    declare_variables(f, &w, point);
+}
+
 static const char *at_first(frame *f, const walk *w, fb_id storage, int table, fb_ix at)
 {
     fb_ix moved = fb_ix_substitute(f->e->nest->pool, at, w->space->var[w->space->n - 1], w->first);
@@ -187,7 +204,7 @@ static void load_slot(frame *f, const walk *w, fb_val i)
     fb_emitter *e = f->e;
     const fb_value *v = &f->s->values[i];
     const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
-    const char *slot = fb_arena_printf(e->arena, "fb_load<%d>(%s + %s)", w->vector, slot_name(f, i), f->within);
+    const char *slot = fb_arena_printf(e->arena, "fb_load<%d>(%s + %s)", w->vector, held_name(f, i), f->within);
     if (is_held_in_part(f))
         fb_emit(e, "const auto %s = fb_p < %s ? %s : %s;", pack, f->held, slot, load_of(f, w, v));
     else
@@ -270,7 +287,7 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
                     ragged ? edges(f, w) : "");
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
-        if (is_made_here(f, i)) fb_emit(e, "fb_store(%s + %s, %s);", slot_name(f, i), f->within, kept_name(f, i));
+        if (is_made_here(f, i)) fb_emit(e, "fb_store(%s + %s, %s);", held_name(f, i), f->within, kept_name(f, i));
 }
 
 /* Stores of a space's roots at one element; into packs where whole vectors are stored. */
@@ -369,7 +386,7 @@ static void step(frame *f, fb_val v)
     fb_emitter *e = f->e;
     const fb_value *x = &f->s->values[v];
     fb_reduction r = fb_emit_reduction(e, v);
-    const char *acc = e->names[v], *a = fb_emit_ref(e, x->args[0]);
+    const char *acc = f->sums ? f->sums[v] : e->names[v], *a = fb_emit_ref(e, x->args[0]);
     if (r.arg) {
         fb_emit(e, "fb_better<%s>(%s, %s, %s, (int64_t)%s);", r.op == FB_OP_ARGMAX ? "true" : "false", best_of(f, v),
                 acc, a,
@@ -460,11 +477,6 @@ static void declare_scans(frame *f, fb_pass p, const bool *needed)
 }
 
 /* ---- what passes keep ---- */
-
-static const char *held_name(frame *f, fb_val v)
-{
-    return fb_arena_printf(f->e->arena, "fb_row_%s", f->e->names[v]);
-}
 
 static int64_t steps_of(const frame *f, const walk *w)
 {
@@ -586,6 +598,23 @@ static void declare_divisors(frame *f, const bool *needed)
     }
 }
 
+/* One group of elements of a pass, where this thread is on its way: what is loaded, made, added up and stored. */
+static void emit_group(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    const bool guarded = f->inside != NULL;
+    load_packs(f, w, p.space, needed);
+    open_vector(f, w, p.space, p.depth);
+    fill_held(f, w, p, needed);
+    fill_slots(f, w, p);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_emit_reduces(&f->s->values[i], p)) step(f, i);
+    store_elements(f, w, p.space, p.depth, guarded);
+    close_vector(f, w, p.space, p.depth, guarded);
+}
+
 static void emit_pass(frame *f, int number)
 {
     fb_emitter *e = f->e;
@@ -601,17 +630,7 @@ static void emit_pass(frame *f, int number)
     declare_scans(f, p, needed);
     bool *mark = fb_emit_mark(e);
     int opened = open_pass(f, &w);
-    bool guarded = f->inside != NULL;
-    load_packs(f, &w, p.space, needed);
-    open_vector(f, &w, p.space, p.depth);
-    fill_held(f, &w, p, needed);
-    fill_slots(f, &w, p);
-    for (int i = 0; i < f->s->n_values; i++)
-        if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
-    for (int i = 0; i < f->s->n_values; i++)
-        if (fb_emit_reduces(&f->s->values[i], p)) step(f, i);
-    store_elements(f, &w, p.space, p.depth, guarded);
-    close_vector(f, &w, p.space, p.depth, guarded);
+    emit_group(f, &w, p, needed);
     close_pass(f, &w, opened);
     fb_emit_forget(e, mark);
     forget_packs(f);
@@ -674,9 +693,7 @@ static void declare_rows(frame *f)
     } else if (f->s->rows.n) {
         fb_emit(e, "const fb_at %s = %s;", row, at);
     }
-    if (!f->s->rows.n) return;
-    walk w = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.var[f->s->rows.n - 1]};
-    declare_variables(f, &w, row);
+    declare_point(f, &f->s->rows, row);
 }
 
 static void passes_of_row(frame *f)
@@ -695,55 +712,58 @@ static const char *each_name(frame *f, fb_val v)
     return fb_arena_printf(f->e->arena, "fb_each_%s", f->e->names[v]);
 }
 
+/* A sum for each of the rows; returns what the group's element adds to, by value. */
+static const char **declare_each(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    const char **sums = FB_NEW_ARRAY(e->arena, const char *, f->s->n_values);
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
+        const char *name = each_name(f, i), *start = fb_emit_reduction(e, i).start;
+        fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), name, f->x.each);
+        fb_emit(e, "for (int v = 0; v < %d; v++) %s[v] = %s;", f->x.each, name, start);
+        sums[i] = fb_arena_printf(e->arena, "%s[v]", name);
+    }
+    return sums;
+}
+
+/* Each row's sum, for the threads that finish it. */
+static void combine_each(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        fb_emit(e, "%s %s = fb_columns_each<%s, %d>(%s);", fb_emit_type(e, i), e->names[i], operation_of(&r), f->x.team,
+                each_name(f, i));
+    }
+}
+
 /* The pass, of `each` rows that lie side by side; rows begin when their sums are there. */
 static void emit_each(frame *f)
 {
     fb_emitter *e = f->e;
     const fb_section *s = f->s;
     const fb_pass p = s->passes[0];
+    const fb_space *along = &s->spaces[p.space];
     const int each = f->x.each, beside = e->target->warp / each;
-    walk w = {.space = &s->rows, .vector = each, .points = f->x.rows / each, .v = "v"};
-    fb_ix last = s->rows.var[s->rows.n - 1];
-    const char *name = fb_arena_printf(e->arena, "%s0", var_name(e, last));
-    w.first = fb_ix_var(e->nest->pool, fb_arena_strdup(e->nest->arena, name), s->rows.extent[s->rows.n - 1]);
-    walk along = {.space = &s->spaces[p.space], .vector = 1, .first = 0};
-    if (along.space->n) along.first = along.space->var[along.space->n - 1];
+    walk w = walk_by(e, &s->rows, each, f->x.rows / each);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
-    const char **names = fb_arena_copy(e->arena, e->names, (size_t)s->n_values * sizeof *names);
     fb_section_needed(s, 0, needed);
-    for (int i = 0; i < s->n_values; i++) {
-        if (!fb_emit_reduces(&s->values[i], p)) continue;
-        fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), each_name(f, i), each);
-        fb_emit(e, "for (int v = 0; v < %d; v++) %s[v] = %s;", each, each_name(f, i), fb_emit_reduction(e, i).start);
-    }
+    f->sums = declare_each(f, p);
     bool *mark = fb_emit_mark(e);
     fb_emit_for(e, NULL, "fb_p", fb_arena_printf(e->arena, "threadIdx.x / %d", beside),
-                fb_emit_number(e, fb_space_points(along.space)), fb_emit_number(e, f->x.threads / beside));
+                fb_emit_number(e, fb_space_points(along)), fb_emit_number(e, f->x.threads / beside));
     const char *group = fb_emit_name(e, "group");
     fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x %% %d;", group, f->block, beside, beside);
     declare_variables(f, &w, group);
-    if (along.space->n) declare_variables(f, &along, "fb_p");
-    load_packs(f, &w, p.space, needed);
-    open_vector(f, &w, p.space, p.depth);
-    for (int i = 0; i < s->n_values; i++)
-        if (needed[i] && s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
-    for (int i = 0; i < s->n_values; i++) {
-        if (!fb_emit_reduces(&s->values[i], p)) continue;
-        e->names[i] = fb_arena_printf(e->arena, "%s[v]", each_name(f, i));
-        step(f, i);
-        e->names[i] = names[i];
-    }
-    store_elements(f, &w, p.space, p.depth, false);
-    close_vector(f, &w, p.space, p.depth, false);
+    declare_point(f, along, "fb_p");
+    emit_group(f, &w, p, needed);
     fb_emit_close(e);
     fb_emit_forget(e, mark);
     forget_packs(f);
-    for (int i = 0; i < s->n_values; i++) {
-        if (!fb_emit_reduces(&s->values[i], p)) continue;
-        fb_reduction r = fb_emit_reduction(e, i);
-        fb_emit(e, "%s %s = fb_columns_each<%s, %d>(%s);", fb_emit_type(e, i), e->names[i], operation_of(&r), f->x.team,
-                each_name(f, i));
-    }
+    f->sums = NULL;
+    combine_each(f, p);
     declare_rows(f);
     store_row_values(f, p.depth);
     finish_pass(f, p);
@@ -772,8 +792,7 @@ static void declare_part(frame *f)
         fb_emit(e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->x.parts, f->block, f->x.parts);
     else
         fb_emit(e, "const fb_at fb_row = %s;", f->block);
-    walk rows = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.n ? f->s->rows.var[f->s->rows.n - 1] : 0};
-    if (f->s->rows.n) declare_variables(f, &rows, "fb_row");
+    declare_point(f, &f->s->rows, "fb_row");
     if (!fb_ix_is_const(e->nest->pool, c->start, &(int64_t){0})) {
         fb_emit(e, "const fb_at fb_start = %s;", fb_emit_index(e, c->start, false));
         fb_say_beside(e->to, "of the row in its first group of %d", c->vector);
@@ -796,41 +815,52 @@ static void declare_part(frame *f)
     f->within = fb_arena_printf(e->arena, "(fb_p - fb_first) * %d", c->vector);
 }
 
+static void declare_slots(frame *f)
+{
+    fb_emitter *e = f->e;
+    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!is_in_slot(f, i)) continue;
+        const fb_value *v = &f->s->values[i];
+        const char *type = v->kind == FB_VALUE_LOAD ? e->spell->type[dtype_of_storage(e, v->node)].memory
+                                                    : e->spell->type[v->dtype].value;
+        fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, held_name(f, i), type,
+                f->x.cut->slot[i]);
+    }
+}
+
+/* A group of what has a slot, on its way into it; `ahead`: only into the cache, for slots are full. */
+static void fetch_group(frame *f, const walk *w, bool ahead)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!is_in_slot(f, i) || v->kind != FB_VALUE_LOAD) continue;
+        const char *from = at_first(f, w, v->node, v->table, v->at);
+        if (ahead)
+            fb_emit(e, "fb_long_ahead(&%s);", from);
+        else
+            fb_emit(e, "fb_long_fetch<%d>(%s + %s, &%s%s);", w->vector, held_name(f, i), f->within, from, edges(f, w));
+    }
+}
+
 /* The part of the row that several passes read, on its way into shared memory before the first of them begins. */
 static void fetch_part(frame *f)
 {
     fb_emitter *e = f->e;
-    const fb_cut *c = f->x.cut;
-    walk w = walk_of(f, 0);
-    if (!c->shared_bytes) return;
-    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
-    for (int i = 0; i < f->s->n_values; i++) {
-        const fb_value *v = &f->s->values[i];
-        const char *type = v->kind == FB_VALUE_LOAD ? e->spell->type[dtype_of_storage(e, v->node)].memory
-                                                    : e->spell->type[v->dtype].value;
-        if (c->slot[i] != FB_NONE)
-            fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, slot_name(f, i), type,
-                    c->slot[i]);
-    }
+    const walk w = walk_of(f, 0);
+    if (!f->x.cut->shared_bytes) return;
+    declare_slots(f);
     open_groups(f, &w, f->first, f->held);
-    for (int i = 0; i < f->s->n_values; i++) {
-        const fb_value *v = &f->s->values[i];
-        if (c->slot[i] != FB_NONE && v->kind == FB_VALUE_LOAD)
-            fb_emit(e, "fb_long_fetch<%d>(%s + %s, &%s%s);", c->vector, slot_name(f, i), f->within,
-                    at_first(f, &w, v->node, v->table, v->at), edges(f, &w));
-    }
+    fetch_group(f, &w, false);
     fb_emit_close(e);
     if (is_held_in_part(f)) {
         open_groups(f, &w, fb_arena_printf(e->arena, "%s + threadIdx.x", f->held), f->last);
-        for (int i = 0; i < f->s->n_values; i++) {
-            const fb_value *v = &f->s->values[i];
-            if (c->slot[i] != FB_NONE && v->kind == FB_VALUE_LOAD)
-                fb_emit(e, "fb_long_ahead(&%s);", at_first(f, &w, v->node, v->table, v->at));
-        }
+        fetch_group(f, &w, true);
         fb_emit_close(e);
     }
     fb_emit(e, "fb_long_wait();");
-    e->dynamic_shared = (int)c->shared_bytes;
+    e->dynamic_shared = (int)f->x.cut->shared_bytes;
 }
 
 static void leave_row(frame *f)
@@ -901,8 +931,7 @@ static void emit_split(frame *f)
     fb_emitter *e = f->e;
     fb_emit(e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->x.parts, f->block, f->x.parts);
     f->lane = "threadIdx.x";
-    walk rows = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.n ? f->s->rows.var[f->s->rows.n - 1] : 0};
-    if (f->s->rows.n) declare_variables(f, &rows, "fb_row");
+    declare_point(f, &f->s->rows, "fb_row");
     fb_pass p = f->s->passes[0];
     walk w = walk_of(f, p.space);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
@@ -911,14 +940,8 @@ static void emit_split(frame *f)
     declare_accumulators(f, p);
     bool *mark = fb_emit_mark(e);
     int opened = open_pass(f, &w);
-    load_packs(f, &w, p.space, needed);
-    open_vector(f, &w, p.space, p.depth);
-    for (int i = 0; i < f->s->n_values; i++)
-        if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
-    for (int i = 0; i < f->s->n_values; i++)
-        if (fb_emit_reduces(&f->s->values[i], p)) step(f, i);
-    close_vector(f, &w, p.space, p.depth, false);
-    while (opened--) fb_emit_close(e);
+    emit_group(f, &w, p, needed);
+    close_pass(f, &w, opened);
     fb_emit_forget(e, mark);
     forget_packs(f);
     combine_parts(f, p);
@@ -932,11 +955,7 @@ static void emit_split(frame *f)
 static void declare_added(frame *f, const fb_data_var *index, const char *point)
 {
     const fb_section *s = f->s;
-    const fb_space *space = s->n_spaces ? &s->spaces[0] : NULL;
-    if (space && space->n) {
-        walk w = {.space = space, .vector = 1, .first = space->var[space->n - 1]};
-        declare_variables(f, &w, point);
-    }
+    if (s->n_spaces) declare_point(f, &s->spaces[0], point);
     fb_emit_needed(f->e, index->value, s->values[index->value].space);
 }
 
@@ -1000,8 +1019,7 @@ static void emit_scatter(frame *f)
     fb_emit(e, "const fb_at fb_owner = fb_owned / %" PRId64 ", fb_within = fb_owned %% %" PRId64 ";", size, size);
     fb_emit(e, "const fb_at fb_first = (fb_at)%s * %d / %" PRId64 ", fb_last = ((fb_at)%s * %d + %d) / %" PRId64 ";",
             f->block, f->x.threads, size, f->block, f->x.threads, f->x.threads - 1, size);
-    walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
-    if (s->rows.n) declare_variables(f, &rows, "fb_within");
+    declare_point(f, &s->rows, "fb_within");
     fb_emit(e, "%s fb_sum = 0;", e->spell->type[n->dtype].value);
     fb_emit_for(e, NULL, "fb_chunk", "0", fb_emit_number(e, points), fb_emit_number(e, each * f->x.threads));
     fb_emit(e, "fb_meet<%d>();", f->x.threads);
@@ -1017,12 +1035,6 @@ static void emit_scatter(frame *f)
 }
 
 /* ---- index_add, sorted (kernels/sorted.cuh) ---- */
-
-static void declare_space(frame *f, const fb_space *space, const char *point)
-{
-    walk w = {.space = space, .vector = 1, .first = space->n ? space->var[space->n - 1] : 0};
-    if (space->n) declare_variables(f, &w, point);
-}
 
 /* The rows' variables but those that number members and rows. */
 static fb_space within_row(const fb_section *s, const fb_added *a)
@@ -1041,8 +1053,8 @@ static void value_at(frame *f, const char *head, const fb_space *in, fb_val v)
     const fb_section *s = f->s;
     bool *mark = fb_emit_mark(e);
     fb_emit_open(e, "const auto %s", head);
-    if (s->n_spaces) declare_space(f, &s->spaces[0], "fb_point");
-    if (in) declare_space(f, in, "fb_within");
+    if (s->n_spaces) declare_point(f, &s->spaces[0], "fb_point");
+    if (in) declare_point(f, in, "fb_within");
     fb_emit_needed(e, v, s->values[v].space);
     fb_emit(e, "return %s;", fb_emit_ref(e, v));
     fb_emit_close_by(e, "};");
@@ -1059,7 +1071,7 @@ static void finish_row(frame *f, const fb_added *a, const fb_space *in, const ch
     fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_within, %s %s)", type, sum);
     const char *row = a->sum == FB_NONE ? fb_emit_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[a->row]);
     fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
-    declare_space(f, in, "fb_within");
+    declare_point(f, in, "fb_within");
     if (a->sum == FB_NONE) {
         const fb_root *r = &s->roots[0];
         const char *value = fb_emit_spell(e, e->spell->type[e->nest->graph->nodes[r->node].dtype].to, &sum, 1);
@@ -1170,26 +1182,17 @@ int fb_emit_cuda_vector(const fb_emitter *e, const fb_section *s)
     return fb_schedule_vector(e->nest, e->knobs, s, FB_NONE);
 }
 
-static walk group_walk(frame *f, int vector)
-{
-    walk w = walk_of(f, FB_NONE);
-    w.points = fb_space_points(w.space) / vector;
-    if (vector == 1 && w.space->n) w.first = w.space->var[w.space->n - 1];
-    w.vector = vector;
-    return w;
-}
-
 void fb_emit_cuda_load_group(fb_emitter *e, int vector, const char *point)
 {
     frame f = {.e = e, .s = e->section};
-    walk w = group_walk(&f, vector);
+    walk w = walk_by(e, &e->section->rows, vector, fb_space_points(&e->section->rows) / vector);
     load_group(&f, &w, point);
 }
 
 void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx)
 {
     frame f = {.e = e, .s = e->section};
-    walk w = group_walk(&f, vector);
+    walk w = walk_by(e, &e->section->rows, vector, fb_space_points(&e->section->rows) / vector);
     store_group(&f, &w, inside, ctx);
 }
 
@@ -1220,11 +1223,15 @@ void fb_emit_cuda_row(fb_emitter *e, int threads, const char *lane)
     e->section = kept;
 }
 
+void fb_emit_cuda_declare(fb_emitter *e, fb_ix index, const char *value)
+{
+    if (fb_ix_is_var(e->nest->pool, index)) fb_emit(e, "const fb_at %s = %s;", var_name(e, index), value);
+}
+
 void fb_emit_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
 {
     frame f = {.e = e};
-    walk w = {.space = space, .vector = 1, .first = space->var[space->n - 1]};
-    declare_variables(&f, &w, point);
+    declare_point(&f, space, point);
 }
 
 /* ---- the kernel ---- */

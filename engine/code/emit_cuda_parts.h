@@ -16,6 +16,8 @@ int fb_emit_cuda_row_team(const fb_emitter *e);
 /* All passes over one row of the emitter's section, whose row variables are declared, by so many threads; `lane`: which
  * of them this one is. */
 void fb_emit_cuda_row(fb_emitter *e, int threads, const char *lane);
+/* Declares an index that is a variable; what is none, a constant, has no name. */
+void fb_emit_cuda_declare(fb_emitter *e, fb_ix index, const char *value);
 /* Declares the variables of a space from the number of a point. */
 void fb_emit_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);
 

@@ -824,25 +824,28 @@ static bool fits_mode(const fb_program *p, fb_error *err)
                    (long long)launches, FB_GRAPH_LAUNCHES);
 }
 
+/* A loop that reads too late, or a group that is no kernel. */
+static bool can_be_lowered(const fb_plan *plan, fb_error *err)
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    const fb_deps *deps = fb_planner_deps(fb_plan_planner(plan));
+    if (deps->late_reader != FB_NONE)
+        return fb_fail(
+            err, FB_ERR_LIMIT,
+            "%s reads the old value of %s and needs the loop that assigns it: carry the value through the loop",
+            g->nodes[deps->late_reader].name, g->nodes[deps->late_param].name);
+    int refused;
+    const fb_verdict *refusal = fb_plan_refusal(plan, &refused);
+    return !refusal || fb_fail(err, FB_ERR_LIMIT, "`%s` alone is no kernel: %s",
+                               g->nodes[fb_plan_group(plan, refused)->nodes[0]].name, refusal->text);
+}
+
 /* What is taken over goes to `eject`'s fields; NULL: nothing. apart: each kernel is launched by itself. */
 static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_ejection *eject, bool apart,
                          fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
-    const fb_deps *deps = fb_planner_deps(fb_plan_planner(plan));
-    if (deps->late_reader != FB_NONE) {
-        fb_fail(err, FB_ERR_LIMIT,
-                "%s reads the old value of %s and needs the loop that assigns it: carry the value through the loop",
-                g->nodes[deps->late_reader].name, g->nodes[deps->late_param].name);
-        return NULL;
-    }
-    int refused;
-    const fb_verdict *refusal = fb_plan_refusal(plan, &refused);
-    if (refusal) {
-        fb_fail(err, FB_ERR_LIMIT, "`%s` alone is no kernel: %s", g->nodes[fb_plan_group(plan, refused)->nodes[0]].name,
-                refusal->text);
-        return NULL;
-    }
+    if (!can_be_lowered(plan, err)) return NULL;
     fb_lowering l = {.plan = plan,
                      .g = g,
                      .target = target,

@@ -37,9 +37,15 @@ typedef struct {
     int64_t block_bytes; /* on the host: what each thread takes for blocks of a chain's rows */
 } fb_needs;
 
+/* With the texts that this one stands on. */
 static inline void fb_needs_text(fb_needs *n, fb_text text)
 {
-    n->texts |= 1u << text;
+    static const unsigned below[FB_TEXTS] = {
+        [FB_TEXT_ATTENTION] = 1u << FB_TEXT_WGMMA,
+        [FB_TEXT_CLUSTER_WIDE] = 1u << FB_TEXT_CLUSTER | 1u << FB_TEXT_WGMMA,
+        [FB_TEXT_CLUSTER_F32] = 1u << FB_TEXT_CLUSTER,
+    };
+    n->texts |= 1u << text | below[text];
 }
 
 /* What a block of so many elements counts for in block_bytes. */

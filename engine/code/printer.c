@@ -56,10 +56,6 @@ void fb_printer_own_needs(const fb_target *t, const char *own, fb_needs *needs)
     needs->texts = 0;
     for (int x = 0; x < FB_TEXTS; x++)
         if (p->texts[x].word && strstr(own, p->texts[x].word)) fb_needs_text(needs, x);
-    if (needs->texts >> FB_TEXT_CLUSTER_WIDE & 1) { /* which stands on both */
-        fb_needs_text(needs, FB_TEXT_CLUSTER);
-        fb_needs_text(needs, FB_TEXT_WGMMA);
-    }
     needs->warpgroups = needs->texts >> FB_TEXT_WGMMA & 1 || strstr(own, "wgmma.mma_async");
     needs->block_bytes = own_block_bytes(own);
 }

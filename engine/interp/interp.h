@@ -4,15 +4,19 @@
  *
  * Bound: running error analysis. Every element carries value v and bound e ≥ |computed - v| for a device that evaluates
  * each op in the node's dtype or better, in any order of summation, rounding at each node or at none, and that keeps
- * the sums of f16 and bf16 in f32 at least: pointwise  a rule an op (interp_bound.c): the largest change of f over the
- * operands' intervals + k·u·|v|, u the dtype's roundoff, k the accuracy allowed to the function (half an ulp for + - *,
- * 4 ulps for exp, tanh …), and the smallest normal number where a device may flush sums       e = Σ eᵢ + γ·Σ|xᵢ|, γ =
- * n·u for n ≤ 32, else the probabilistic λ·√n·u (λ = 8; Higham & Mary 2019) matmul     as sums of products; tf32 adds
- * 2^-10 an operand, since hardware may cut off instead of rounding max, relu … pass the operands' bound on;
- * comparisons, argmax, floor, sign, casts to integers are *undecided* where the operands' bounds overlap: such
- * elements, and what depends on them, carry e = INFINITY and are counted apart. So are values that may overflow the
- * dtype. where() with an undecided condition is bounded by the distance of its branches. Infinities and NaNs that come
- * out the same at all ends of the operands' intervals are certain: e = 0.
+ * the sums of f16 and bf16 in f32 at least:
+ *
+ *     pointwise    a rule an op (bound.c): the largest change of f over the operands' intervals + k·u·|v|, u the
+ *                  dtype's roundoff, k the accuracy allowed to the function (half an ulp for + - *, 4 ulps for exp,
+ *                  tanh …), and the smallest normal number where a device may flush
+ *     sums         e = Σ eᵢ + γ·Σ|xᵢ|, γ = n·u for n ≤ 32, else the probabilistic λ·√n·u (λ = 8; Higham & Mary 2019)
+ *     matmul       as sums of products; tf32 adds 2^-10 an operand, since hardware may cut off instead of rounding
+ *     max, relu …  pass the operands' bound on
+ *
+ * Comparisons, argmax, floor, sign, casts to integers are *undecided* where the operands' bounds overlap: such elements,
+ * and what depends on them, carry e = INFINITY and are counted apart. So are values that may overflow the dtype.
+ * where() with an undecided condition is bounded by the distance of its branches. Infinities and NaNs that come out the
+ * same at all ends of the operands' intervals are certain: e = 0.
  *
  * Loops: a body's assigns take effect between its steps, for the body; what lies outside goes on reading the old value
  * until its own region ends. An ASSIGN node's value is the new one (of the last step; the old one if there was none),

@@ -1,13 +1,13 @@
 /* What the interpreter's files share, and with trial*.c the meaning of ops; nothing else includes it.
  *
- *     interp.c            walks the nodes, frees what is done with, runs loops and assigns
- *     interp_source.c     inputs, constants, iota, random
- *     interp_pointwise.c  ops.def's f64 and i64 columns, block by block
- *     interp_bound.c      one bound rule a pointwise op, the dtypes' and functions' accuracy
- *     interp_view.c       views and joins, materialised; index arithmetic of its own on purpose
- *     interp_reduce.c     reductions and cumsum
- *     rank.c              where elements go when a row is sorted
- *     interp_contract.c   matmul, embedding, index_add
+ *     interp.c     walks the nodes, frees what is done with, runs loops and assigns
+ *     source.c     inputs, constants, iota, random
+ *     pointwise.c  ops.def's f64 and i64 columns, block by block
+ *     bound.c      one bound rule a pointwise op, the dtypes' and functions' accuracy
+ *     view.c       views and joins, materialised; index arithmetic of its own on purpose
+ *     reduce.c     reductions and cumsum
+ *     rank.c       where elements go when a row is sorted
+ *     contract.c   matmul, embedding, index_add
  *
  * A value is two buffers of 8-byte cells: doubles for a float dtype, int64_t for the others, and the bounds. Buffers
  * are counted, so that a reshape or an output costs nothing, and immutable once a node's evaluator has returned.

@@ -14,7 +14,7 @@
  * comparison, or computed from what is given without a product that could go into a sum.
  *   - numbers of f32 and bf16 too small to be normal are 0 in half of the lanes: devices may flush them.
  *   - sums and products are off by what adding their terms in the accumulator (f32 at least) may cost: a random share
- * of u·√n·max(|partial sums|, ‖terms‖₂), of u·n where terms repeat (see interp_parts.h, fb_bound_gamma), and for
+ * of u·√n·max(|partial sums|, ‖terms‖₂), of u·n where terms repeat (see parts.h, fb_bound_gamma), and for
  *     products of 16-bit and tf32 operands a share, one a lane, of what accumulators that cut off instead of rounding
  *     lose. tf32: half of the lanes cut the operands' bits off, half round them. Sums that no order rounds (of small
  *     whole numbers, say) are exact. In half of the lanes equal sums of a product are rounded unlike, by their places
@@ -69,12 +69,12 @@ typedef struct {
     void *files_ctx;
     int trials;  /* lanes beside the exact one: 0 … FB_TRIALS */
     int threads; /* 0: all cores */
-    int64_t
-        sample; /* 0: all elements; else at least so many of each wanted node, in blocks that hold its beginning, its
-                 * end and places between; of a node that shares the blocks of a larger one, what lies in these */
+    /* 0: all elements; else at least so many of each wanted node, in blocks that hold its beginning, its end and places
+     * between; of a node that shares the blocks of a larger one, what lies in these */
+    int64_t sample;
     int64_t max_bytes; /* of blocks under way; 0: an eighth of the memory. More: FB_ERR_LIMIT, naming the node */
-    bool (*progress)(void *ctx, int64_t done,
-                     int64_t total); /* elements; from the calling thread alone; false cancels */
+    /* of elements; from the calling thread alone; false cancels */
+    bool (*progress)(void *ctx, int64_t done, int64_t total);
     void *progress_ctx;
 } fb_trial_options;
 

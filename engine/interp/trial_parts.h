@@ -324,7 +324,7 @@ typedef struct {
 void fb_exactness_add(fb_exactness *x, bool wide, double term);
 int fb_lowest_bit(double x);
 
-/* The γ of n terms of which `repeats` is Σm² (interp_parts.h), as it is likely to be and not as it is at most. */
+/* The γ of n terms of which `repeats` is Σm² (parts.h), as it is likely to be and not as it is at most. */
 static inline double fb_trial_gamma(fb_dtype dtype, int64_t n, double repeats)
 {
     return fmin((double)n, sqrt(fmax(repeats, (double)n))) * fb_trial_unit(dtype);

@@ -20,8 +20,12 @@ typedef struct {
 typedef struct {
     fb_family family;
     fb_nest_kind kind;
-    bool tiles; /* it goes where the target has tiles alone */
-    bool quiet; /* what it refuses, rows before it have refused with more to say */
+    bool (*runs_on)(const fb_target *target); /* NULL: on all */
+    /* What its refusal says beside others': more than those of rows after it; by this rule, more than any
+     * (FB_RULE_NONE: never); nothing that rows before it have not said better. */
+    bool telling;
+    fb_rule tells_all;
+    bool quiet;
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, fb_verdict *why);
@@ -327,6 +331,17 @@ static bool chain_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *
     return !fb_schedule_chain_on_gpu(a->nest) || fb_schedule_chain_tile(a->nest, knobs, &tile, why);
 }
 
+static bool has_tiles(const fb_target *target)
+{
+    return target->tiles;
+}
+
+/* What a chain's products are made by: tiles, or calls from within the kernel. */
+static bool has_chains(const fb_target *target)
+{
+    return target->tiles || target->calls_library;
+}
+
 static const family_row table[] = {
     {.family = FB_FAMILY_COPY, .its_kind = copy_kind, .compute_us = scalar_us, .grid_us = fb_grid_elements_us},
     {.family = FB_FAMILY_POINTWISE,
@@ -341,14 +356,16 @@ static const family_row table[] = {
      .compute_us = library_us},
     {.family = FB_FAMILY_CHAIN,
      .kind = FB_NEST_CHAIN,
-     .tiles = true, /* before those */
+     .runs_on = has_tiles,
+     .tells_all = FB_RULE_SIZE,
      .its_kind = pair_kind,
      .fits = chain_fits,
      .compute_us = chain_us,
      .grid_us = fb_grid_tiles_us},
     {.family = FB_FAMILY_GEMM,
      .kind = FB_NEST_TILES,
-     .tiles = true,
+     .runs_on = has_tiles,
+     .telling = true,
      .its_kind = tile_kind,
      .fits = gemm_fits,
      .compute_us = gemm_us,
@@ -362,13 +379,16 @@ static const family_row table[] = {
     {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us, .grid_us = fb_grid_rows_us},
     {.family = FB_FAMILY_GEMM,
      .kind = FB_NEST_TILES,
-     .tiles = true,
+     .runs_on = has_tiles,
+     .telling = true,
      .its_kind = gemm_kind,
      .fits = gemm_fits,
      .compute_us = gemm_us,
      .grid_us = fb_grid_tiles_us},
     {.family = FB_FAMILY_CHAIN,
      .kind = FB_NEST_CHAIN,
+     .runs_on = has_chains,
+     .tells_all = FB_RULE_SIZE,
      .its_kind = chain_kind,
      .fits = chain_fits,
      .compute_us = chain_us,
@@ -388,9 +408,8 @@ enum { ROWS = sizeof table / sizeof *table };
 static bool wanted(const fb_machine *m, const family_row *row, const fb_kernel_nodes *k, const census *c,
                    fb_choice choice)
 {
-    bool call = row->kind == FB_NEST_CALL;
-    bool chains = m->target->tiles || m->target->calls_library; /* what a chain's products are made by */
-    if ((row->tiles && !m->target->tiles) || (row->kind == FB_NEST_CHAIN && !chains)) return false;
+    bool call = fb_family_row_of(row->family)->calls;
+    if (row->runs_on && !row->runs_on(m->target)) return false;
     if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && k->n_contractions && !call)) return false;
     if (!call) return true;
     return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(m, k)));
@@ -413,15 +432,15 @@ static bool try_row(const fb_planner *p, const family_row *row, fb_analysis *a, 
 void fb_judge_family(const fb_planner *p, fb_analysis *a)
 {
     census c = count(&a->kernel);
-    bool said = false; /* a tile's refusal says more than that of the loops that come after it, and what does not fit
-                        * on chip more than either */
+    bool said = false; /* a refusal that says more than what is to come */
     for (int i = 0; i < ROWS && !a->accepted; i++) {
+        const family_row *row = &table[i];
         fb_verdict why = {0};
-        if (!wanted(&p->machine, &table[i], &a->kernel, &c, a->choice)) continue;
-        a->accepted = try_row(p, &table[i], a, &why);
-        bool full = table[i].kind == FB_NEST_CHAIN && why.rule == FB_RULE_SIZE;
-        if (!a->accepted && (full || !said) && !table[i].quiet) a->why = why;
-        said |= table[i].kind == FB_NEST_TILES || full;
+        if (!wanted(&p->machine, row, &a->kernel, &c, a->choice)) continue;
+        a->accepted = try_row(p, row, a, &why);
+        bool all = row->tells_all != FB_RULE_NONE && why.rule == row->tells_all;
+        if (!a->accepted && (all || !said) && !row->quiet) a->why = why;
+        said |= row->telling || all;
     }
 }
 

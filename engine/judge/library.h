@@ -9,8 +9,8 @@
 typedef struct {
     fb_id product; /* the contraction */
     double scale;  /* of the product */
-    fb_id
-        addend; /* a tensor of the product's shape, FB_NONE for none: any strided view whose columns are neighbours … */
+    /* a tensor of the product's shape, FB_NONE for none: any strided view whose columns are neighbours … */
+    fb_id addend;
     double addend_scale; /* … times this: 1 or -1 */
     fb_id bias;          /* [n] of the product's columns, FB_NONE for none: any strided view with stride 1 */
     bool relu;

@@ -2,6 +2,7 @@
 #include "measure/compare.h"
 
 #include "base/mem.h"
+#include "target/target.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -119,20 +120,41 @@ double fb_stat_half(const fb_stat *s, fb_figure_source source)
     return t * deviation(s) + summary_floor + model_error(source);
 }
 
-/* A framework runs on the hardware of our devices: "torch:h200" was recorded on that of "replay:h200", and "torch" runs
- * on what is here. */
-static bool is_ours(const char *device)
+/* Reports have names of devices alone: "cuda:0", or "box:cuda:0" where two machines have one. The target that is named
+ * last in it, for a machine may be called localhost; NULL: the device is another framework's, or a recording. */
+static const fb_target *target_in(const char *device)
 {
-    return strstr(device, "host") || strstr(device, "cuda") || strncmp(device, "replay", 6) == 0;
+    const fb_target *t, *last = NULL;
+    const char *at = device;
+    for (int i = 0; (t = fb_target_written(i)); i++) {
+        const char *here = strstr(device, t->device);
+        if (!here || here < at) continue;
+        at = here;
+        last = t;
+    }
+    return last;
 }
 
+static bool is_ours(const char *device)
+{
+    return target_in(device) || strncmp(device, "replay", 6) == 0;
+}
+
+/* What follows the colon is the name of a recording: numbers are of devices, which only grids have several of. */
+static bool is_recorded(const char *device)
+{
+    const fb_target *t = target_in(device);
+    return strchr(device, ':') && !(t && t->grid);
+}
+
+/* A framework runs on the hardware of our devices: "torch:h200" was recorded on that of "replay:h200", and "torch" runs
+ * on what is here. */
 static bool same_hardware(const char *a, const char *b)
 {
     const char *of_a = strchr(a, ':'), *of_b = strchr(b, ':');
     if (strcmp(a, b) == 0) return true;
     if (is_ours(a) && is_ours(b)) return false;
-    bool recorded = (of_a && !strstr(a, "cuda")) || (of_b && !strstr(b, "cuda"));
-    return !recorded || (of_a && of_b && strcmp(of_a, of_b) == 0);
+    return (!is_recorded(a) && !is_recorded(b)) || (of_a && of_b && strcmp(of_a, of_b) == 0);
 }
 
 const char *fb_not_comparable(fb_compared a, fb_compared b)

@@ -36,8 +36,8 @@ static double middle_half(const double *sorted, int n)
 
 /* ---- which looks, and what each may spend ---- */
 
-/* 24 is what recordings hold, 128 what a report keeps. */
-static int look_at(int number)
+/* Pairs at each look: 24 is what recordings hold, 128 what a report keeps. */
+static int pairs_at(int number)
 {
     enum { FIRST = -3 };
     return (int)fmin(INT_MAX, rint(24 * pow(128.0 / 24, (FIRST + number) / 9.0)));
@@ -113,7 +113,7 @@ static double correlated(const look *l, double mean)
 static double level_of(const look *l)
 {
     double s = asked_once * middle_half(l->sizes, l->n), likely = fmin(1024, fmax(FB_PAIRS_LEAST, 12 + 2.5 * s * s));
-    return spent(l->n, likely) - (l->number ? spent(look_at(l->number - 1), likely) : 0);
+    return spent(l->n, likely) - (l->number ? spent(pairs_at(l->number - 1), likely) : 0);
 }
 
 /* Coins would hardly fall like this if the difference were m. */
@@ -170,8 +170,8 @@ fb_pairs_interval fb_pairs_look(const double *d, int n)
 {
     if (n < FB_PAIRS_LEAST) return (fb_pairs_interval){NAN, NAN, NAN, 0};
     int number = 0;
-    while (look_at(number + 1) <= n) number++;
-    n = look_at(number);
+    while (pairs_at(number + 1) <= n) number++;
+    n = pairs_at(number);
     double *room = fb_alloc(3 * (size_t)n * sizeof *room);
     memcpy(room, d, (size_t)n * sizeof *room);
     qsort(room, (size_t)n, sizeof *room, ascending);
@@ -198,8 +198,8 @@ double fb_pairs_sigma(const double *a, const double *b, int n)
 int fb_pairs_next_look(int n)
 {
     int number = 0;
-    while (look_at(number) <= n) number++;
-    return look_at(number);
+    while (pairs_at(number) <= n) number++;
+    return pairs_at(number);
 }
 
 int fb_pairs_asked(double sigma)

@@ -33,9 +33,9 @@ typedef struct {
     bool right;
     double max_abs, max_rel, bound; /* as in fb_error_report */
     int n_worst;
-    fb_value_error
-        worst[FB_VALUES_WORST]; /* those that are furthest off, the furthest first; only what is off at all */
-    const char *wrong;          /* what the judge says of it; NULL while it is right */
+    /* those that are furthest off, the furthest first; only what is off at all */
+    fb_value_error worst[FB_VALUES_WORST];
+    const char *wrong; /* what the judge says of it; NULL while it is right */
 } fb_values;
 
 /* Looks at all elements of a node, given in its dtype; `from` is copied. */

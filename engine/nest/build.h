@@ -1,6 +1,6 @@
 /* Inside nest/: a nest under construction.
  *
- * Each section starts as a *draft*: roots with coordinates over row variables. Walking a draft (nest_walk.c) turns it
+ * Each section starts as a *draft*: roots with coordinates over row variables. Walking a draft (walk.c) turns it
  * into values; on the way it may find that the draft must change first: a row variable is to be split at the seams of a
  * join, or into two variables, or some row variables are really inner. nest.c makes the change and walks again.
  */
@@ -85,15 +85,15 @@ bool fb_covers(fb_index_pool *pool, fb_ix offset, const fb_space *rows, const fb
 /* Walks a draft that may not change; false when it is refused. */
 bool fb_builder_walk(fb_builder *b, fb_draft *draft, fb_section *section);
 
-/* nest_tiled.c: which contractions stay on chip, before any section is built; and strips, phases and operands after. */
+/* tiled.c: which contractions stay on chip, before any section is built; and strips, phases and operands after. */
 bool fb_tiled_begin(fb_builder *b);
 bool fb_tiled_end(fb_builder *b);
 
-/* nest_roll.c: one section for equal ones, and one loop for neighbours that memory does not tell apart. */
+/* roll.c: one section for equal ones, and one loop for neighbours that memory does not tell apart. */
 void fb_nest_roll(fb_builder *b);
 void fb_section_collapse(fb_builder *b, fb_section *s);
 
-/* nest_chain.c: products and their operands first, then the sections between and after them. */
+/* chain.c: products and their operands first, then the sections between and after them. */
 bool fb_chain_begin(fb_builder *b);
 bool fb_chain_draft(fb_builder *b, fb_id node, fb_draft *d); /* of a stored node */
 bool fb_chain_middle(fb_builder *b, fb_draft *d);            /* false: there is none */
@@ -101,7 +101,7 @@ bool fb_chain_end(fb_builder *b);
 /* hidden.c: which of the scores that section `s` makes are hidden: n_seen of the chain and what follows it. */
 void fb_chain_find_hidden(fb_nest *nest, const fb_section *s);
 
-/* nest_facts.c */
+/* facts.c */
 void fb_nest_count(fb_nest *nest, const fb_section *unrolled, int n);
 
 #endif

@@ -119,8 +119,7 @@ typedef struct {
     int64_t bytes_read, bytes_written, flops;
     int launches;
     int64_t peak_bytes; /* all buffers, with reuse */
-    double
-        floor_us; /* compulsory bytes at copy speed, or FLOPs at peak, whichever is longer: a property of the graph */
+    double floor_us;    /* compulsory bytes at copy speed, or FLOPs at peak, whichever takes longer: of the graph */
     bool floor_guessed; /* … at a rate that nobody measured on the machine */
 } fb_plan_cost;
 

@@ -9,26 +9,21 @@
 #include "base/str.h"
 #include "nest/parts.h"
 #include "schedule/cluster_f32.h"
+#include "schedule/cluster_parts.h"
 
 #include <math.h>
 #include <stdarg.h>
 
 enum {
-    CHUNK = 8,                      /* columns of a strip that lie in one fragment, and rows of the state */
-    STEP = 16,                      /* of k */
-    PIECE = 16,                     /* bytes */
-    WARPGROUP = 4,                  /* warps */
-    FRAGMENT = 512,                 /* bytes, of a warp */
-    PORTABLE = FB_CLUSTER_PORTABLE, /* blocks of a cluster; more only where their registers and memory are too few, for
-                                     * not every GPU has room for such a cluster */
-    MOST_BLOCKS = 16,
+    CHUNK = 8,       /* columns of a strip that lie in one fragment, and rows of the state */
+    STEP = 16,       /* of k */
+    PIECE = 16,      /* bytes */
+    WARPGROUP = 4,   /* warps */
+    FRAGMENT = 512,  /* bytes, of a warp */
     MOST_WARPS = 16, /* of a block */
     MOST_ROWS = 48,  /* of a cluster: more, and threads run out of registers */
     MOST_WIDE_ROWS = 64,
-    REGISTERS =
-        65536, /* of a multiprocessor; besides weights, sums and what is loaded early a thread needs about OTHER */
-    MOST_REGISTERS = 255,
-    OTHER = 24,
+    OTHER = 24, /* registers that a thread needs besides weights, sums and what is loaded early */
     OTHER_WIDE = 36,
 };
 
@@ -113,8 +108,7 @@ static int64_t copied_bytes(const fb_nest *nest, const fb_cluster_tile *x)
     return bytes;
 }
 
-/* Loads of an element that are under way while the product is at work; `copied`: but those that are copied before. */
-static int early_loads(const fb_nest *nest, bool copied)
+int fb_cluster_early_loads(const fb_nest *nest, bool copied)
 {
     const fb_section *s = &nest->sections[0];
     int n = 0;
@@ -128,6 +122,25 @@ typedef struct {
     int each, groups, tiles, steps, entries, mine, chains; /* as kernels/cluster.cuh has them */
 } shares;
 
+int fb_cluster_registers(int threads)
+{
+    enum { OF_MULTIPROCESSOR = 65536, GRANULE = 8, MOST = 255 };
+    int most = OF_MULTIPROCESSOR / threads / GRANULE * GRANULE;
+    return most < MOST ? most : MOST;
+}
+
+int fb_cluster_columns(const fb_tiled *t, int blocks, int unit)
+{
+    int columns = (int)fb_ceil_div(t->columns, (int64_t)unit * blocks) * unit;
+    return blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns ? 0 : columns;
+}
+
+bool fb_cluster_has_room(const fb_tiled *t, const fb_cluster_tile *x)
+{
+    enum { MOST_GRID = 65535 };
+    return x->shared_bytes <= t->shared_bytes && x->clusters * x->blocks <= MOST_GRID;
+}
+
 int64_t fb_cluster_at_once(const fb_nest *nest, int blocks)
 {
     int64_t n = (int64_t)nest->tiled->units * 23 / 25 / blocks; /* they stand in groups of multiprocessors */
@@ -139,10 +152,9 @@ int64_t fb_cluster_at_once(const fb_nest *nest, int blocks)
  * the product and 0.5 the way to the other blocks. 40 rows took 3.84 µs, of which 1.43 were the product, 0.83 what is
  * made of it and 0.95 the way. 8 rows of 768 in clusters of 16 multiplied for 1.41 µs, half of the weights in shared
  * memory. A kernel of 132 multiprocessors had 15 clusters of 8. */
-static const double ALONE = 400, EACH = 21, SUMS = 60, A_BANK = 128, MORE_BLOCKS = 300;
+static const double ALONE = 400, EACH = 21, SUMS = 60, A_BANK = 128;
 
-/* So often do as many clusters as there are at once take turns. */
-static double turns_of(const fb_nest *nest, const fb_cluster_tile *x)
+double fb_cluster_turns(const fb_nest *nest, const fb_cluster_tile *x)
 {
     return (double)fb_ceil_div(x->clusters, fb_cluster_at_once(nest, x->blocks));
 }
@@ -153,7 +165,16 @@ static double made(const fb_tiled *t, int around, int mine)
     return EACH * around * mine * t->n_strips;
 }
 
-static double cycles_of(const fb_nest *nest, const fb_cluster_tile *x, const shares *h, int64_t streamed)
+/* The state's way round the cluster: every block sends what it made to all the others. */
+static double way_round(const fb_cluster_tile *x, double exchange, double a_byte)
+{
+    const double more_blocks = 300;
+    if (x->blocks == 1) return SUMS;
+    double sent = (x->blocks - 1) * 2.0 * x->columns * x->rows;
+    return exchange + sent * a_byte + (x->blocks > FB_CLUSTER_PORTABLE ? more_blocks : 0);
+}
+
+static double narrow_cycles(const fb_nest *nest, const fb_cluster_tile *x, const shares *h, int64_t streamed)
 {
     const double mma = 8.2, a_warp = 17, exchange = 450, a_byte = 0.1;
     const fb_tiled *t = nest->tiled;
@@ -162,9 +183,8 @@ static double cycles_of(const fb_nest *nest, const fb_cluster_tile *x, const sha
            product = products * fmax(mma * around, a_warp);
     double reads = (double)x->across * x->rows * h->steps * x->deep * STEP * 2 / A_BANK;
     double parts = x->deep > 1 ? SUMS + 2.0 * warps * (x->deep - 1) * h->mine * t->n_strips * 128 / A_BANK : 0;
-    double round = x->blocks > 1 ? exchange + (x->blocks - 1) * 2.0 * x->columns * x->rows * a_byte : SUMS;
-    if (x->blocks > PORTABLE) round += MORE_BLOCKS;
-    return turns_of(nest, x) *
+    double round = way_round(x, exchange, a_byte);
+    return fb_cluster_turns(nest, x) *
            (fmax(product, reads) + (double)streamed / A_BANK + parts + ALONE + made(t, around, h->mine) + round);
 }
 
@@ -174,14 +194,13 @@ static double wide_cycles(const fb_nest *nest, const fb_cluster_tile *x, int min
     const fb_tiled *t = nest->tiled;
     int groups = x->threads / nest->target->warp / WARPGROUP;
     double product = (double)groups * x->each * steps * (begin + a_row * x->rows);
-    double round = x->blocks > 1 ? exchange + (x->blocks - 1) * 2.0 * x->columns * x->rows * a_byte : SUMS;
-    if (x->blocks > PORTABLE) round += MORE_BLOCKS;
-    return turns_of(nest, x) * (product + from_shared * (double)streamed / A_BANK + SUMS + made(t, groups, mine) +
-                                round + copied * (double)copied_bytes(nest, x));
+    double round = way_round(x, exchange, a_byte);
+    return fb_cluster_turns(nest, x) * (product + from_shared * (double)streamed / A_BANK + SUMS +
+                                        made(t, groups, mine) + round + copied * (double)copied_bytes(nest, x));
 }
 
 /* Fragments in registers, the others in shared memory. */
-static bool fit(const fb_nest *nest, fb_cluster_tile *x)
+static bool fit_narrow(const fb_nest *nest, fb_cluster_tile *x)
 {
     const fb_tiled *t = nest->tiled;
     int chunks = x->columns / CHUNK, warps = x->across * x->deep;
@@ -194,9 +213,8 @@ static bool fit(const fb_nest *nest, fb_cluster_tile *x)
     if (chunks % x->across || h.entries % x->deep || warps > MOST_WARPS) return false;
     h.chains = h.each * h.tiles * h.groups < 4 ? 2 : 1;
     x->threads = warps * nest->target->warp;
-    int most = REGISTERS / x->threads / 8 * 8;
-    if (most > MOST_REGISTERS) most = MOST_REGISTERS;
-    int sums = h.each * h.tiles * h.groups * 4 * h.chains, early = h.mine * early_loads(nest, false);
+    int most = fb_cluster_registers(x->threads);
+    int sums = h.each * h.tiles * h.groups * 4 * h.chains, early = h.mine * fb_cluster_early_loads(nest, false);
     int room = (most - OTHER - sums - early) / (h.each * h.tiles * 4);
     x->held = room < 0 ? 0 : room < h.steps ? room : h.steps;
     int64_t depth = (int64_t)h.steps * x->deep * STEP, width = fb_ceil_div(x->blocks * x->columns, STEP) * STEP;
@@ -207,8 +225,8 @@ static bool fit(const fb_nest *nest, fb_cluster_tile *x)
     x->weight_bytes = h.steps * fragments;
     x->shared_bytes = 16 + 4 * x->rows * line + streamed + parts;
     x->clusters = fb_ceil_div(t->rows, x->rows);
-    x->cycles = cycles_of(nest, x, &h, streamed);
-    return room >= 0 && x->shared_bytes <= t->shared_bytes && x->clusters * x->blocks <= 65535;
+    x->cycles = narrow_cycles(nest, x, &h, streamed);
+    return room >= 0 && fb_cluster_has_room(t, x);
 }
 
 /* The same with products of whole warpgroups: no sums are shared, and a block sends what it made in one piece. */
@@ -219,10 +237,9 @@ static bool fit_wide(const fb_nest *nest, fb_cluster_tile *x)
     int groups = x->rows / CHUNK;
     if (tiles % (WARPGROUP * x->each) || tiles / x->each > MOST_WARPS) return false;
     x->threads = tiles / x->each * nest->target->warp;
-    int most = REGISTERS / x->threads / 8 * 8;
-    if (most > MOST_REGISTERS) most = MOST_REGISTERS;
+    int most = fb_cluster_registers(x->threads);
     int mine = x->each * groups * (4 / lines);
-    int room = (most - OTHER_WIDE - x->each * groups * 4 - mine * early_loads(nest, true)) / (x->each * 4);
+    int room = (most - OTHER_WIDE - x->each * groups * 4 - mine * fb_cluster_early_loads(nest, true)) / (x->each * 4);
     x->held = room < 0 ? 0 : room < steps ? room : steps;
     int64_t depth = (int64_t)steps * STEP, width = (int64_t)x->blocks * x->columns;
     int64_t fragments = (int64_t)tiles * FRAGMENT, streamed = (steps - x->held) * fragments;
@@ -230,7 +247,7 @@ static bool fit_wide(const fb_nest *nest, fb_cluster_tile *x)
     x->shared_bytes = 128 + 4 * x->rows * (depth > width ? depth : width) + streamed + copied_bytes(nest, x);
     x->clusters = fb_ceil_div(t->rows, x->rows);
     x->cycles = wide_cycles(nest, x, mine, steps, streamed);
-    return room >= 0 && x->shared_bytes <= t->shared_bytes && x->clusters * x->blocks <= 65535;
+    return room >= 0 && fb_cluster_has_room(t, x);
 }
 
 typedef struct {
@@ -244,16 +261,39 @@ static void consider(choice *c, fb_cluster_tile x)
 {
     if (c->set[FB_KNOB_TILE_M] && x.rows != c->set[FB_KNOB_TILE_M]) return;
     if (c->set[FB_KNOB_TILE_N] && x.columns * c->nest->tiled->n_strips != c->set[FB_KNOB_TILE_N]) return;
-    if (!(x.wide ? fit_wide : fit)(c->nest, &x) || (c->found && x.cycles >= c->best->cycles)) return;
+    if (!(x.wide ? fit_wide : fit_narrow)(c->nest, &x) || (c->found && x.cycles >= c->best->cycles)) return;
     *c->best = x;
     c->found = true;
 }
 
-/* Columns of a block in clusters of so many, by `unit`; 0: half of the blocks would have none. */
-static int columns_by(const fb_tiled *t, int blocks, int unit)
+/* Products of single warps: all ways to share columns and k among them. */
+static void consider_narrow(choice *c, int blocks)
 {
-    int columns = (int)fb_ceil_div(t->columns, (int64_t)unit * blocks) * unit;
-    return blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns ? 0 : columns;
+    const fb_tiled *t = c->nest->tiled;
+    fb_cluster_tile x = {.blocks = blocks, .columns = fb_cluster_columns(t, blocks, CHUNK)};
+    for (x.rows = CHUNK; x.columns && x.rows <= MOST_ROWS && x.rows < t->rows + CHUNK; x.rows += CHUNK)
+        for (x.across = 1; x.across <= x.columns / CHUNK; x.across++)
+            for (x.deep = 1; x.deep <= 4; x.deep *= 2) consider(c, x);
+}
+
+static void consider_wide(choice *c, int blocks)
+{
+    const fb_tiled *t = c->nest->tiled;
+    if (!may_be_wide(t)) return;
+    fb_cluster_tile x = {
+        .wide = true, .blocks = blocks, .columns = fb_cluster_columns(t, blocks, WARPGROUP * STEP / wide_lines(t))};
+    for (x.rows = CHUNK; x.columns && x.rows <= MOST_WIDE_ROWS && x.rows < t->rows + CHUNK; x.rows += CHUNK)
+        for (x.each = 1; x.each <= 4; x.each *= 2) consider(c, x);
+}
+
+/* Large clusters only where a small one's registers and memory are too few: not every GPU has room for them. */
+static void consider_all(choice *c)
+{
+    for (int blocks = 1; blocks <= FB_CLUSTER_MOST_BLOCKS; blocks *= 2) {
+        if (c->found && blocks > FB_CLUSTER_PORTABLE) return;
+        consider_narrow(c, blocks);
+        consider_wide(c, blocks);
+    }
 }
 
 bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_tile *out, fb_str *says)
@@ -262,21 +302,10 @@ bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_t
     const fb_tiled *t = nest->tiled;
     if (!suits(nest, says)) return false;
     choice c = {.nest = nest, .set = set, .best = out};
-    if (t->dtype == FB_F32) c.found = fb_cluster_f32_tile_of(nest, knobs, out);
-    for (int blocks = 1; t->dtype != FB_F32 && blocks <= MOST_BLOCKS && !(c.found && blocks > PORTABLE); blocks *= 2) {
-        int columns = columns_by(t, blocks, CHUNK);
-        for (int rows = CHUNK; columns && rows <= MOST_ROWS && rows < t->rows + CHUNK; rows += CHUNK)
-            for (int across = 1; across <= columns / CHUNK; across++)
-                for (int deep = 1; deep <= 4; deep *= 2)
-                    consider(&c,
-                             (fb_cluster_tile){
-                                 .blocks = blocks, .rows = rows, .columns = columns, .across = across, .deep = deep});
-        columns = may_be_wide(t) ? columns_by(t, blocks, WARPGROUP * STEP / wide_lines(t)) : 0;
-        for (int rows = CHUNK; columns && rows <= MOST_WIDE_ROWS && rows < t->rows + CHUNK; rows += CHUNK)
-            for (int each = 1; each <= 4; each *= 2)
-                consider(&c, (fb_cluster_tile){
-                                 .wide = true, .blocks = blocks, .rows = rows, .columns = columns, .each = each});
-    }
+    if (t->dtype == FB_F32)
+        c.found = fb_cluster_f32_tile_of(nest, knobs, out);
+    else
+        consider_all(&c);
     if (c.found) return true;
     if (set[FB_KNOB_TILE_M] || set[FB_KNOB_TILE_N])
         return refuse(says, "no cluster has room for the tiles that the knobs of `%s` ask for", name_of(nest));
@@ -285,6 +314,6 @@ bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_t
         says,
         "the weights of `%s` are %lld KiB, %lld a block in a cluster of %d, which its registers and %lld KiB of "
         "shared memory do not hold",
-        name_of(nest), (long long)all >> 10, (long long)(all / MOST_BLOCKS) >> 10, MOST_BLOCKS,
+        name_of(nest), (long long)all >> 10, (long long)(all / FB_CLUSTER_MOST_BLOCKS) >> 10, FB_CLUSTER_MOST_BLOCKS,
         (long long)t->shared_bytes >> 10);
 }

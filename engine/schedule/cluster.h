@@ -16,12 +16,17 @@ typedef struct {
     int blocks;  /* of a cluster */
     int rows;    /* of one, */
     int columns; /* of each strip, of a block of it */
-    int across, deep,
-        held;  /* warps that share the columns, and those that share k; fragments a warp has in registers */
-    bool wide; /* products of whole warpgroups (kernels/cluster_wide.cuh); then `each` tiles of 16 lines a warp */
-    int slices, each, batch, passes; /* in single precision (kernels/cluster_f32.cuh), where across and deep are 0:
-                                      * lanes that share k, columns of one, rows that are multiplied at once, and how
-                                      * often until a set of them is made */
+
+    /* products of single warps (kernels/cluster.cuh): warps that share the columns, and those that share k */
+    int across, deep;
+    /* products of whole warpgroups (kernels/cluster_wide.cuh), in so many tiles of 16 lines a warp */
+    bool wide;
+    int each;
+    /* in single precision (kernels/cluster_f32.cuh), where none of these is set: lanes that share k, columns of one
+     * (`each` again), rows that are multiplied at once, and how often until a set of them is made */
+    int slices, batch, passes;
+
+    int held; /* fragments, or chunks of k, that stay in a thread's registers */
     int threads;
     int64_t clusters;
     int64_t shared_bytes, weight_bytes; /* a block's: all that it needs, and the weights it keeps, in registers too */

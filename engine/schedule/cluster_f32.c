@@ -7,17 +7,15 @@
 
 #include "base/integer.h"
 #include "nest/parts.h"
+#include "schedule/cluster_parts.h"
 
 #include <math.h>
 
 enum {
     CHUNK = 4, /* as in kernels/cluster_f32.cuh: of k that a lane takes at a time, */
     PIECE = 4, /* and columns that are sent together */
-    MOST_BLOCKS = 16,
     MOST_WARPS = 32,
-    REGISTERS = 65536, /* of a multiprocessor; besides what is counted below a thread needs about OTHER */
-    MOST_REGISTERS = 255,
-    OTHER = 24,
+    OTHER = 24, /* registers that a thread needs besides what is counted below */
 };
 
 /* Columns of a lane, and lanes that share k. */
@@ -26,16 +24,6 @@ static const struct {
 } lanes[] = {{16, 1}, {16, 2}, {32, 1}, {32, 2}, {32, 3}, {32, 4}};
 
 static const int batches[] = {2, 4, 8};
-
-/* Values that are loaded before the product, for an element. */
-static int early_loads(const fb_nest *nest)
-{
-    const fb_section *s = &nest->sections[0];
-    int n = 0;
-    for (int i = 0; i < s->n_values; i++)
-        n += s->values[i].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, s->values[i].node);
-    return n;
-}
 
 typedef struct {
     int columns, chunks, split, mine; /* as the kernel has them */
@@ -60,7 +48,7 @@ static double cycles_of(const fb_nest *nest, fb_cluster_tile *x, const shares *h
     double banks = warps * (a_read * reads + a_shuffle * shuffles);
     double each = stalls * x->passes * fmax(issued, banks) + a_set + around * made * h->mine * t->n_strips;
     double sets = (double)x->rows / (x->batch * x->passes), round = x->blocks > 1 ? exchange : 0;
-    double rounds = (double)fb_ceil_div(x->clusters, fb_cluster_at_once(nest, x->blocks));
+    double rounds = fb_cluster_turns(nest, x);
     x->start = rounds * start;
     return rounds * (sets * each + fmax(round - (sets - 1) * each, 0));
 }
@@ -75,9 +63,8 @@ static bool fit(const fb_nest *nest, fb_cluster_tile *x)
     if (warps > MOST_WARPS) return false;
     x->threads = warps * nest->target->warp;
     h.mine = (set * x->columns + x->threads - 1) / x->threads;
-    int most = REGISTERS / x->threads / 8 * 8;
-    if (most > MOST_REGISTERS) most = MOST_REGISTERS;
-    int used = OTHER + h.columns * x->batch + CHUNK * x->batch + h.mine * early_loads(nest);
+    int most = fb_cluster_registers(x->threads);
+    int used = OTHER + h.columns * x->batch + CHUNK * x->batch + h.mine * fb_cluster_early_loads(nest, false);
     int room = (most - used) / (CHUNK * h.columns);
     if (room < h.chunks)
         room = (most - used - CHUNK) / (CHUNK * h.columns); /* the others pass through registers, too */
@@ -90,7 +77,7 @@ static bool fit(const fb_nest *nest, fb_cluster_tile *x)
     x->shared_bytes = fb_ceil_div(sets * 24, 16) * 16 + 8 * x->rows * line + sums + (h.chunks - x->held) * chunk_bytes;
     x->clusters = fb_ceil_div(t->rows, x->rows);
     x->cycles = cycles_of(nest, x, &h);
-    return room >= 0 && x->shared_bytes <= t->shared_bytes && x->clusters * x->blocks <= 65535;
+    return room >= 0 && fb_cluster_has_room(t, x);
 }
 
 /* All rows of a cluster, in sets of all sizes. */
@@ -111,13 +98,12 @@ bool fb_cluster_f32_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_clust
     const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
     const fb_tiled *t = nest->tiled;
     fb_cluster_tile best = {0};
-    for (int blocks = 1; blocks <= MOST_BLOCKS; blocks *= 2)
+    for (int blocks = 1; blocks <= FB_CLUSTER_MOST_BLOCKS; blocks *= 2)
         for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++) {
             int a_warp = nest->target->warp / lanes[l].slices * lanes[l].each;
             while (a_warp % PIECE) a_warp += nest->target->warp / lanes[l].slices * lanes[l].each;
-            int columns = (int)fb_ceil_div(t->columns, (int64_t)a_warp * blocks) * a_warp;
-            if (blocks > 1 && (blocks / 2) * (int64_t)columns >= t->columns)
-                continue; /* half of them would have none */
+            int columns = fb_cluster_columns(t, blocks, a_warp);
+            if (!columns) continue;
             if (set[FB_KNOB_TILE_N] && columns * t->n_strips != set[FB_KNOB_TILE_N]) continue;
             for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
                 try_rows(nest, set[FB_KNOB_TILE_M],

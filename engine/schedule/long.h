@@ -16,21 +16,19 @@
 #include "schedule/schedule.h"
 
 typedef struct fb_cut {
-    int vector; /* elements of a group */
-    fb_ix
-        start; /* of a row's first element within its first group; for other rows another one where it is no constant */
+    int vector;     /* elements of a group */
+    fb_ix start;    /* of a row's first element within its first group; no constant where rows differ in it */
     bool ragged;    /* the first or last group of a row may reach beyond it */
     int64_t groups; /* of a row … */
     int64_t each;   /* … of a part … */
     int64_t held;   /* … and those of a part that stay on chip: the first of it */
     int parts;
-    int cluster; /* so many of them are one, and need no memory to add up what they have; 1: there are none */
+    int cluster; /* parts that are one cluster, and need no memory to add up what they have; 1: there are none */
     int n_slots;
-    int64_t
-        shared_bytes; /* of a block; 0: rows are much longer than all shared memory, and are read again in each pass */
-    int64_t *slot;    /* a value: the byte its slot begins at; FB_NONE: it has none */
-    int sharing;      /* blocks that a multiprocessor has room for */
-    int together; /* rows that are on chip at a time, where they are so few that each waits for the others; else 0 */
+    int64_t shared_bytes; /* of a block; 0: rows are much longer than all shared memory: each pass reads them again */
+    int64_t *slot;        /* a value: the byte its slot begins at; FB_NONE: it has none */
+    int sharing;          /* blocks that a multiprocessor has room for */
+    int together;         /* rows that are on chip at a time, where so few are that they wait for each other; else 0 */
 } fb_cut;
 
 /* Cuts the rows of a section into parts, if that is worth it: sets deal, cut, team and blocks. */

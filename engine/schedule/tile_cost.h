@@ -18,8 +18,7 @@ typedef struct {
     int sharing; /* blocks that a multiprocessor is known to have registers for; 0: by the count of sums */
     int n_products;
     fb_tile_product product[2];
-    double
-        tiles; /* that the products' k is cut into: at each a block waits for copies, and its threads for each other */
+    double tiles;      /* of the products' k: at each a block waits for copies, and its threads for each other */
     double waits;      /* times that a thread stands still for memory or a long division, which nothing hides */
     double made;       /* instructions of a thread that computes operands instead of copying them */
     double after;      /* cycles of a warp with rows of the sums */

@@ -324,7 +324,7 @@ const char *fb_session_default_device(const fb_session *s)
         if (d->target->accelerates && !d->recalls) return d->name;
     }
     fb_device_record *replay = asks_for_replay(s) ? any_recorded(s, "replay") : NULL;
-    return replay && has_recorded(s, replay) ? replay->name : "host";
+    return replay && has_recorded(s, replay) ? replay->name : fb_target_everywhere()->device;
 }
 
 const char *fb_session_device_called(const fb_session *s, const char *name)

@@ -19,7 +19,7 @@ static void look_at_folders(fb_session *s)
 {
     char path[4096];
     fb_error why = {0};
-    if (!fb_cache_dir("host", path, sizeof path, &why) && why.kind == FB_ERR_UNAVAILABLE)
+    if (!fb_cache_dir(fb_target_everywhere()->device, path, sizeof path, &why) && why.kind == FB_ERR_UNAVAILABLE)
         fb_session_say(s, "%s; work goes on without a cache", why.text);
     why.kind = FB_OK;
     if (!fb_state_usable(&why) && why.kind == FB_ERR_UNAVAILABLE)

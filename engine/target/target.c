@@ -59,6 +59,13 @@ const fb_target *fb_target_everywhere(void)
     return &fb_target_foreign;
 }
 
+const fb_target *fb_target_assembled(void)
+{
+    for (int i = 0; i < TARGETS; i++)
+        if (targets[i]->assembles) return targets[i];
+    return &fb_target_foreign;
+}
+
 const fb_target *fb_target_of_device(const char *kind)
 {
     if (strcmp(kind, "replay") == 0) return &fb_target_cuda;

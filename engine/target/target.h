@@ -64,7 +64,7 @@ typedef struct {
     bool tiles;    /* contractions are generated: tiles of operands in shared memory, sums in registers */
     bool keeps;    /* shared memory keeps what it has from one step to the next of a loop that is one kernel */
     bool streams;  /* shared memory is filled while other blocks of the multiprocessor compute, and blocks of one row
-                    * wait  for each other's sums: long rows are cut into parts */
+                    * wait for each other's sums: long rows are cut into parts */
     bool clusters; /* blocks of a kernel may come in clusters, which reach each other's shared memory */
     /* the library */
     bool library_epilogues; /* takes scale, addend, bias and relu into its own call; else a kernel of ours goes over
@@ -75,7 +75,8 @@ typedef struct {
     bool graphs;       /* many launches as one (launch mode graph) */
     bool copy_engines; /* copies to and from the device run beside kernels, one each way */
     /* tools */
-    bool counters; /* of what a kernel really moved */
+    bool counters;  /* of what a kernel really moved */
+    bool assembles; /* its kernels can be compiled where there is no such device, and the machine's code be shown */
     /* Figures that its calibration never measures: keys of fb_machine_guessed, NULL-ended; NULL: it measures all. */
     const char *const *never_measured;
     /* whom it serves */
@@ -99,6 +100,8 @@ const fb_target *fb_target_of_device(const char *kind);
 
 /* The one that stands in for others. */
 const fb_target *fb_target_everywhere(void);
+/* The one whose machine's code is shown. */
+const fb_target *fb_target_assembled(void);
 
 /* C's types and the preludes' fb_f16 and fb_bf16. */
 extern const fb_type_spelling fb_c_types[FB_DTYPES];

@@ -36,6 +36,7 @@ const fb_target fb_target_cuda = {
     .graphs = true,
     .copy_engines = true,
     .counters = true,
+    .assembles = true,
     .never_measured = never_measured,
     .generates = true,
     .accelerates = true,

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "graph/graph_json.h"
+#include "target/target.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -108,8 +109,7 @@ static _Noreturn void job_main(const state *st, int job)
         st->s->job[job].first = first;
         st->s->job[job].count = count;
         fb_fuzz_round(d, o->seed + (uint64_t)first, (int)count, o->plans, o->only, &st->s->job[job].board);
-        empty_cache("host");
-        empty_cache("cuda");
+        for (int i = 0; fb_target_written(i); i++) empty_cache(fb_target_written(i)->device);
     }
     _exit(d ? 0 : 1);
 }

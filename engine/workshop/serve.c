@@ -123,7 +123,7 @@ static void list_event(fb_workshop *w, const fb_worker_event *e)
     for (int gpus = 1; gpus >= 0 && !w->n_lanes; gpus--)
         json_array_foreach(list, i, entry) if (w->n_lanes < FB_WORKSHOP_LANES && is_offered(w, entry, gpus))
             add_lane(w, entry);
-    const char *missing = w->n_lanes ? NULL : "host";
+    const char *missing = w->n_lanes ? NULL : fb_target_everywhere()->device;
     for (int k = 0; k < w->options.n_devices; k++)
         if (fb_lane_named(w, w->devices[k]) == FB_NONE) missing = w->devices[k];
     if (missing) fb_fail(&w->error, FB_ERR_UNAVAILABLE, "there is no device \"%s\" to share", missing);

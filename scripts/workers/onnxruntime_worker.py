@@ -40,14 +40,54 @@ except ImportError as e:
 BaseCase = shared.Case if MISSING else arrays.ArrayCase
 OPSET = 23
 
-DIRECT = {  # ops that an operator of ONNX is, with the same operands
-    "neg": "Neg", "abs": "Abs", "sign": "Sign", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "reciprocal": "Reciprocal",
-    "sin": "Sin", "cos": "Cos", "tanh": "Tanh", "sigmoid": "Sigmoid", "erf": "Erf", "gelu": "Gelu", "relu": "Relu",
-    "mish": "Mish", "floor": "Floor", "ceil": "Ceil", "round": "Round", "logical_not": "Not", "bitwise_not": "BitwiseNot",
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "minimum": "Min", "maximum": "Max", "eq": "Equal",
-    "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "logical_and": "And", "logical_or": "Or",
-    "where": "Where", "matmul": "MatMul", "receive": "Identity",
+# Ops that an operator of ONNX is, with the same operands; what has a function below goes there.
+# made from engine/graph/ops.def by `make ops`: change that
+DIRECT = {
+    "neg": "Neg",
+    "abs": "Abs",
+    "sign": "Sign",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "reciprocal": "Reciprocal",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tanh": "Tanh",
+    "sigmoid": "Sigmoid",
+    "erf": "Erf",
+    "gelu": "Gelu",
+    "relu": "Relu",
+    "mish": "Mish",
+    "floor": "Floor",
+    "ceil": "Ceil",
+    "round": "Round",
+    "cast": "Cast",
+    "logical_not": "Not",
+    "bitwise_not": "BitwiseNot",
+    "add": "Add",
+    "sub": "Sub",
+    "mul": "Mul",
+    "div": "Div",
+    "pow": "Pow",
+    "minimum": "Min",
+    "maximum": "Max",
+    "remainder": "Mod",
+    "eq": "Equal",
+    "lt": "Less",
+    "le": "LessOrEqual",
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+    "logical_and": "And",
+    "logical_or": "Or",
+    "bitwise_and": "BitwiseAnd",
+    "bitwise_or": "BitwiseOr",
+    "bitwise_xor": "BitwiseXor",
+    "bitwise_left_shift": "BitShift",
+    "bitwise_right_shift": "BitShift",
+    "where": "Where",
 }
+# end of what is made from ops.def
+DIRECT.update({"matmul": "MatMul", "receive": "Identity"})
 REDUCED = {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin", "prod": "ReduceProd"}
 
 

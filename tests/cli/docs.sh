@@ -51,6 +51,15 @@ block lua >rms.lua
 block "fusebox graph rms.lua" >said
 fb graph rms.lua
 holds "the graph" cmp said out
+block "fusebox explain rms.lua none --edge mul mean --device replay:h200" >said
+fb explain rms.lua none --edge mul mean --device replay:h200
+holds "a verdict" cmp said out
+block "fusebox explain rms.lua max --steps" | grep -v '^…$' >said
+fb explain rms.lua max --steps
+holds "the decisions" sh -c 'test -s said && ! grep -vxFf out said'
+block "fusebox explain rms.lua max --nest" >said
+fb explain rms.lua max --nest
+holds "the nest" cmp said out
 block c >said
 fb emit rms.lua max --target c
 holds "and the kernel in C" sh -c 'test -s said && ! grep -vxFf out said'

@@ -96,7 +96,7 @@ holds "with its geometry" grep -q '^ \* @block  *[0-9]* 1 1$' g.cu
 fb run m.lua g.json --trust
 is "which the host does not take" 1 err1 'g.cu:5: the kernel is written in cuda'
 fb eject m.lua max --kernel neg g.txt
-is "another ending" 2 err1 'ends in .c, or in .cu'
+is "another ending" 2 err1 'ends in \.c for the host, or in \.cu for a GPU'
 fb emit m.lua g.json --target ptx
 if [ "$status" = 0 ] || ! grep -q NVRTC err; then
     is "NVRTC takes it" 0 out 'entry'

@@ -8,7 +8,7 @@ fb ops --format json
 is "as JSON" 0 out '"name": "add"' out '"torch": "\{0\} \+ \{1\}"'
 json "which is JSON" out fusebox ops
 fb ops --format xml
-is "no other format" 2 err1 'no format "xml"; there are: table, json, lua, python'
+is "no other format" 2 err1 'no format "xml"; there are: table, json, lua, python, onnx'
 sh "$FB_SRCDIR/tests/cli/write_ops.sh" "$FUSEBOX" "$FB_SRCDIR" --check >out 2>err
 status=$?
 is "files in other languages are what the table says" 0

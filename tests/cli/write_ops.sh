@@ -30,4 +30,5 @@ part() { # FILE FORMAT
 part scripts/fusebox.d.lua lua
 part scripts/import/torch_graph.py python
 part scripts/workers/torch_worker.py python
+part scripts/workers/onnxruntime_worker.py onnx
 exit $status

@@ -17,20 +17,18 @@
 static const char *const form_name[] = {
     [FB_EMIT_PTX] = "ptx", [FB_EMIT_SASS] = "sass", [FB_EMIT_RESOURCES] = "resources"};
 
-/* What all forms but the source are made of. */
-static const fb_target *compiled(void)
-{
-    return fb_target_find("cuda");
-}
-
-bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out, fb_str *known)
+void fb_cli_emit_targets(fb_str *out)
 {
     const fb_target *t;
+    for (int i = 0; (t = fb_target_written(i)); i++) fb_str_addf(out, "%s%s", i ? ", " : "", t->name);
+    for (int i = FB_EMIT_PTX; i <= FB_EMIT_RESOURCES; i++) fb_str_addf(out, ", %s", form_name[i]);
+}
+
+bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out)
+{
     *out = (fb_cli_emit_target){.written = fb_target_find(name)};
-    for (int i = 0; (t = fb_target_written(i)); i++) fb_str_addf(known, "%s%s", i ? ", " : "", t->name);
     for (int i = FB_EMIT_PTX; i <= FB_EMIT_RESOURCES; i++) {
-        fb_str_addf(known, ", %s", form_name[i]);
-        if (strcmp(name, form_name[i]) == 0) *out = (fb_cli_emit_target){compiled(), (fb_cli_emit_form)i};
+        if (strcmp(name, form_name[i]) == 0) *out = (fb_cli_emit_target){fb_target_assembled(), (fb_cli_emit_form)i};
     }
     return out->written != NULL;
 }
@@ -38,8 +36,8 @@ bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out, fb_str 
 /* Where architectures are told apart: those of another target have no names here. */
 static bool machine_of(const fb_target *target, const char *arch, fb_machine *m, fb_error *err)
 {
-    fb_machine_default(m, (target ? target : compiled())->kind);
-    if (m->target == compiled() || !arch) return true;
+    fb_machine_default(m, (target ? target : fb_target_assembled())->kind);
+    if (m->target == fb_target_assembled() || !arch) return true;
     return fb_fail(err, FB_ERR_USAGE, "--arch %s: fusebox knows no architectures of %s", arch, m->target->title);
 }
 
@@ -120,7 +118,7 @@ static void print_source(const fb_program *p, const fb_target *target, const sel
 bool fb_cli_emit_machine(const fb_target *target, const char *arch, fb_machine *m, fb_error *err)
 {
     if (!machine_of(target, arch, m, err)) return false;
-    return m->target != compiled() || fb_cuda_arch_limits(arch ? arch : "sm_90", m, err);
+    return m->target != fb_target_assembled() || fb_cuda_arch_limits(arch ? arch : "sm_90", m, err);
 }
 
 static bool compile(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *code, fb_error *err)

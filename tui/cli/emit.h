@@ -16,7 +16,9 @@ typedef struct {
 } fb_cli_emit_target;
 
 /* A language, or what is made of CUDA. False where there is none of that name: *known are those that there are. */
-bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out, fb_str *known);
+bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out);
+/* "c, cuda, ptx …": all there are. */
+void fb_cli_emit_targets(fb_str *out);
 
 /* Makes `m` what is known of a target's architecture; of CUDA (also NULL) "sm_90", or "sm_90a" with its features; NULL:
  * Hopper's. An error of usage when it is none. */

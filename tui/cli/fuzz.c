@@ -137,7 +137,7 @@ static int fuzz_main(const fb_command *me, int argc, char **argv)
     fb_cli cli = {.own = fuzz_key, .ctx = &o};
     fb_cli_parse(&cli, me, options, argc, argv);
     if (cli.common.n_workers || cli.common.set) fb_cli_usage("fuzz: --worker and --set mean nothing here");
-    o.device = cli.common.device ? cli.common.device : "host";
+    o.device = cli.common.device ? cli.common.device : fb_target_everywhere()->device;
     if (o.only != FB_NONE && o.plans <= o.only) o.plans = o.only + 1;
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);

@@ -11,9 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum { TABLE, JSON, LUA, PYTHON, FORMATS } shape;
+typedef enum { TABLE, JSON, LUA, PYTHON, ONNX, FORMATS } shape;
 
-static const char *const names[FORMATS] = {[TABLE] = "table", [JSON] = "json", [LUA] = "lua", [PYTHON] = "python"};
+static const char *const names[FORMATS] = {
+    [TABLE] = "table", [JSON] = "json", [LUA] = "lua", [PYTHON] = "python", [ONNX] = "onnx"};
 
 static const char *const operands[] = {
     [FB_ACCEPTS_ANY] = "any",       [FB_ACCEPTS_FLOAT] = "float", [FB_ACCEPTS_INT] = "integer",
@@ -23,7 +24,8 @@ static const char *const operands[] = {
 enum { KEY_FORMAT = 256 };
 
 static const struct argp_option options[] = {
-    {"format", KEY_FORMAT, "FORMAT", 0, "table (default), json, lua (stubs for editors) or python (a dictionary)", 0},
+    {"format", KEY_FORMAT, "FORMAT", 0,
+     "table (default), json, lua (stubs for editors), python (a dictionary) or onnx (operators' names)", 0},
     {0},
 };
 
@@ -35,7 +37,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
         *(shape *)ctx = s;
         return 0;
     }
-    fb_cli_usage("%s: no format \"%s\"; there are: table, json, lua, python", state->name, arg);
+    fb_cli_usage("%s: no format \"%s\"; there are: table, json, lua, python, onnx", state->name, arg);
     return 0;
 }
 
@@ -54,7 +56,7 @@ static int n_params(const fb_op_info *op)
 static void add_arguments(const fb_op_info *op, fb_str *to)
 {
     static const char *const operand[] = {"x", "y", "z"};
-    for (int i = 0; i < op->min_args; i++) fb_str_addf(to, "%s%s", i ? ", " : "", operand[i]);
+    for (int i = 0; i < op->min_args && i < 3; i++) fb_str_addf(to, "%s%s", i ? ", " : "", operand[i]);
     for (int i = 0; i < n_params(op); i++) fb_str_addf(to, ", %s=%g", op->params[i].name, op->params[i].otherwise);
 }
 
@@ -164,10 +166,22 @@ static void print_python(void)
     printf("}\n");
 }
 
+/* Ops that one operator is, with the same operands: where there are parameters it takes them in its own way. */
+static void print_onnx(void)
+{
+    printf("DIRECT = {\n");
+    for (fb_op o = 0; o < FB_OPS; o++) {
+        const fb_op_info *op = fb_op_get(o);
+        if (is_listed(op) && op->onnx && *op->onnx && !n_params(op))
+            printf("    \"%s\": \"%s\",\n", op->name, op->onnx);
+    }
+    printf("}\n");
+}
+
 static int ops_main(const fb_command *me, int argc, char **argv)
 {
     static void (*const print[FORMATS])(void) = {
-        [TABLE] = print_table, [JSON] = print_json, [LUA] = print_lua, [PYTHON] = print_python};
+        [TABLE] = print_table, [JSON] = print_json, [LUA] = print_lua, [PYTHON] = print_python, [ONNX] = print_onnx};
     shape format = TABLE;
     fb_cli cli = {.least = 0, .most = 0, .own = own_key, .ctx = &format};
     fb_cli_parse(&cli, me, options, argc, argv);

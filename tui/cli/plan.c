@@ -296,7 +296,8 @@ static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
     fb_str known = {0};
     switch (key) {
     case 't':
-        if (!fb_cli_emit_target_parse(arg, &l->target, &known))
+        fb_cli_emit_targets(&known);
+        if (!fb_cli_emit_target_parse(arg, &l->target))
             fb_cli_usage("%s: no target \"%s\"; there are: %s", state->name, arg, fb_str_get(&known));
         fb_str_free(&known);
         return 0;
@@ -344,16 +345,28 @@ static void emit_show(look *l)
     fb_arena_free(arena);
 }
 
+static char *emit_help(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != 't') return (char *)text;
+    fb_str out = {0};
+    fb_str_add(&out, text);
+    fb_cli_emit_targets(&out);
+    fb_str_add(&out, " (default: the language of the column's device)");
+    char *copy = strdup(out.text); /* argp frees it */
+    fb_str_free(&out);
+    return copy;
+}
+
 static int emit_main(const fb_command *me, int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"target", 't', "TARGET", 0,
-         "What to print: c, cuda, ptx, sass or resources (default: the language of the column's device)", 0},
+        {"target", 't', "TARGET", 0, "What to print: ", 0},
         {"kernel", 'k', "K", 0, "This one alone: its name, its number in \"fusebox graph\", or a node in it", 0},
         {"arch", KEY_ARCH, "ARCH", 0, "The GPU's architecture, such as sm_90 (default: the device's, else sm_90)", 0},
         {0},
     };
-    look l = {.single = true, .cli = {.least = 2, .most = 2, .own = emit_key}};
+    look l = {.single = true, .cli = {.least = 2, .most = 2, .own = emit_key, .help = emit_help}};
     return look_main(&l, me, options, argc, argv, fb_preset_recommended, emit_show);
 }
 
@@ -366,10 +379,19 @@ const fb_command fb_command_emit = {.name = "emit",
 
 enum { KEY_FORCE = 257 };
 
-static bool ends_with(const char *text, const char *end)
+/* Whose kernels are in such a file: what its name ends in says it. An error of usage where it is nobody's. */
+static const fb_target *target_of_file(const char *file, const char *command)
 {
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
+    const fb_target *t;
+    fb_str known = {0};
+    const char *dot = strrchr(file, '.');
+    for (int i = 0; (t = fb_target_written(i)); i++) {
+        if (dot && dot > file && strcmp(dot + 1, t->ending) == 0) break;
+        fb_str_addf(&known, "%s.%s for %s", i ? ", or in " : "", t->ending, t->called);
+    }
+    if (!t) fb_cli_usage("%s: %s: a kernel's file ends in %s", command, file, fb_str_get(&known));
+    fb_str_free(&known);
+    return t;
 }
 
 static int eject_key(void *ctx, int key, char *arg, struct argp_state *state)
@@ -386,11 +408,10 @@ static int eject_key(void *ctx, int key, char *arg, struct argp_state *state)
             fb_cli_usage("%s: --kernel is missing: a kernel's name, its number or a node in it; \"fusebox graph %s "
                          "%s\" lists them",
                          state->name, l->cli.args[0], l->cli.args[1]);
-        if (file && !ends_with(file, ".c") && !ends_with(file, ".cu"))
-            fb_cli_usage("%s: %s: a kernel's file ends in .c, or in .cu for a GPU", state->name, file);
-        if (l->arch && file && ends_with(file, ".c")) fb_cli_usage("%s: --arch goes with a .cu file", state->name);
-        if (!l->arch && !(file && ends_with(file, ".cu"))) return 0;
-        if (!fb_cli_emit_machine(NULL, l->arch, &l->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
+        const fb_target *t = file ? target_of_file(file, state->name) : NULL;
+        if (l->arch && t && !t->grid) fb_cli_usage("%s: --arch goes with a .cu file", state->name);
+        if (!l->arch && !(t && t->grid)) return 0;
+        if (!fb_cli_emit_machine(t, l->arch, &l->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
         l->cli.plan_as = &l->machine;
         return 0;
     }

@@ -4,9 +4,10 @@
  * A JSON object:
  *
  *     columns  one a row: null where it has no plan of ours, else {"w", "h", "body": the plan's picture
- * (tui/show/picture.h), "language", "source": all kernels'} whys     [{"a", "b": rows, "w", "h", "body": the waterfall,
- * "puzzle", "verdicts", "conclusion", "parts": [{"name", "text"}]}], or with "failed", why there is none, in place of
- * the picture puzzle   {"right": [choices, from 0 on], "tie"} when its answer is known */
+ *              (tui/show/picture.h), "language", "source": all kernels'}
+ *     whys     [{"a", "b": rows, "w", "h", "body": the waterfall, "puzzle", "verdicts", "conclusion",
+ *              "parts": [{"name", "text"}]}], or with "failed", why there is none, in place of the picture
+ *     puzzle   {"right": [choices, from 0 on], "tie"} when its answer is known */
 #ifndef FB_TUI_SHOW_KEPT_H
 #define FB_TUI_SHOW_KEPT_H
 

@@ -575,7 +575,14 @@ static double roof_at(const fb_machine *m, double intensity)
     return fmin(intensity * bandwidth, peak_of(m));
 }
 
-/* The roofs of all devices that are known well enough to have one. */
+/* Is the device known well enough to have a roof? */
+static bool has_roof(const json_t *device, fb_machine *m)
+{
+    fb_error err = {0};
+    return json_object_get(device, "copy_hot") && fb_machine_from_json(m, device, &err);
+}
+
+/* The roofs of all devices that have one. */
 static void draw_roofs(fb_picture *p, const axes *a, const json_t *devices, double (*of)(const fb_machine *m, double x))
 {
     const char *name;
@@ -583,9 +590,7 @@ static void draw_roofs(fb_picture *p, const axes *a, const json_t *devices, doub
     json_object_foreach((json_t *)devices, name, value)
     {
         fb_machine m;
-        fb_error err = {0};
-        if (!json_object_get(value, "copy_hot") || !fb_machine_from_json(&m, value, &err)) continue;
-        draw_curve(p, a, &m, name, of);
+        if (has_roof(value, &m)) draw_curve(p, a, &m, name, of);
     }
 }
 
@@ -597,8 +602,7 @@ static void show_roofs(axes *a, const json_t *devices)
     json_object_foreach((json_t *)devices, name, value)
     {
         fb_machine m;
-        fb_error err = {0};
-        if (!json_object_get(value, "copy_hot") || !fb_machine_from_json(&m, value, &err)) continue;
+        if (!has_roof(value, &m)) continue;
         double roof = log10(roof_at(&m, pow(10, a->x1)));
         if (isfinite(roof)) a->y1 = fmax(a->y1, roof + 0.2);
     }

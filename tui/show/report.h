@@ -22,12 +22,12 @@ void fb_page_devices(fb_html *h, const json_t *devices); /* a line each: its nam
 void fb_page_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const fb_puzzle *puzzle, bool answers);
 void fb_page_close(fb_html *h, FILE *out); /* frees it */
 
-/* ---- cli_html_cases.c ---- */
+/* ---- tui/show/report_cases.c ---- */
 
 /* An experiment: its plots, its rows with the kind of each, and what the signs mean. */
 void fb_html_print_cases(const fb_output *o, const fb_script_info *info, FILE *out);
 
-/* ---- cli_pictures.c ---- */
+/* ---- tui/show/report_pictures.c ---- */
 
 /* All pictures as one document. */
 void fb_svg_print(const fb_output *o, const json_t *kept, FILE *out);

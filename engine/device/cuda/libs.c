@@ -1,4 +1,4 @@
-/* Opens each library of CUDA that is there and takes its functions by name (cuda_libs.def). Done once a process;
+/* Opens each library of CUDA that is there and takes its functions by name (libs.def). Done once a process;
  * what is missing is remembered with its reason, for `fusebox devices`. */
 #include "device/cuda/libs.h"
 

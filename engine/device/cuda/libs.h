@@ -26,7 +26,7 @@
 #define CUDA_BLASLT(name) __typeof__(name) *name;
 #define CUDA_CUPTI(name)  __typeof__(name) *name;
 
-/* Every function of cuda_libs.def under its own name: `cu->cuMemAlloc(&p, n)`. */
+/* Every function of libs.def under its own name: `cu->cuMemAlloc(&p, n)`. */
 typedef struct {
 #include "device/cuda/libs.def"
 } fb_cuda_functions;

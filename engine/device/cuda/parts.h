@@ -1,6 +1,5 @@
-/* The cuda device, in parts: cuda.c (open, load, run), cuda_copy.c (feeds and receives), cuda_gemm.c (cuBLASLt),
- * cuda_time.c (times of single launches), cuda_cupti.c (times and counters), cuda_sampling.c (metrics over time),
- * cuda_calibrate.c. Private to them. */
+/* The cuda device, in parts: cuda.c (open, load, run), copy.c (feeds and receives), gemm.c (cuBLASLt), time.c (times of
+ * single launches), cupti.c (times and counters), sampling.c (metrics over time), calibrate.c. Private to them. */
 #ifndef FB_DEVICE_CUDA_PARTS_H
 #define FB_DEVICE_CUDA_PARTS_H
 
@@ -41,7 +40,7 @@ typedef struct fb_cuda_device {
     cublasLtHandle_t blas;          /* NULL without cuBLASLt */
     CUdeviceptr workspace;          /* of cuBLASLt */
     FB_VEC(fb_cuda_choice) choices; /* of its algorithms, made so far */
-    CUmodule digest_module;         /* of cuda_step.c; NULL until needed, with what it adds up in */
+    CUmodule digest_module;         /* of step.c; NULL until needed, with what it adds up in */
     CUfunction digest;
     CUdeviceptr digest_sum;
     CUdeviceptr flush; /* twice the L2, written to make the cache cold; 0 until needed */
@@ -108,7 +107,7 @@ bool fb_cuda_issue_kernels(fb_loaded *l, const fb_cuda_watch *watch, fb_error *e
 /* One launch of the list, which is no REPEAT, END or SWAP, at the steps that l->step says; and a SWAP. */
 bool fb_cuda_launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watch *watch, fb_error *err);
 void fb_cuda_swap(fb_loaded *l, int a, int b);
-extern const fb_stepping fb_cuda_stepping; /* cuda_step.c */
+extern const fb_stepping fb_cuda_stepping; /* step.c */
 /* Launches one run as the program's mode says, and does not wait for it. In graph mode a graph must be there, which
  * fb_cuda_ready sees to. */
 bool fb_cuda_launch(fb_loaded *l, fb_error *err);

@@ -1,4 +1,4 @@
-/* The host's compiler (host_cc.h).
+/* The host's compiler (cc.h).
  *
  * An entry of the cache is a shared object with its checksum behind it (base/checked.h); it is read before it is
  * opened, and while it is being opened a marker says so: an entry that kills the process that opens it is compiled

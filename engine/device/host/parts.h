@@ -1,12 +1,12 @@
 /* The host device, inside: what its files share.
  *
- *     host.c            the vtable: loading, running, timing
- *     host_copy.c       feeds and receives, beside or between the kernels
- *     host_cc.c         C text → shared object → dlopen, through the cache
- *     host_gemm.c       library contractions in blocks, with their epilogues
- *     host_calibrate.c  what fb_machine holds of this processor
- *     places.c          where buffers lie
- *     host_list.c       what `fusebox devices` says of it
+ *     host.c       the vtable: loading, running, timing
+ *     copy.c       feeds and receives, beside or between the kernels
+ *     cc.c         C text → shared object → dlopen, through the cache
+ *     gemm.c       library contractions in blocks, with their epilogues
+ *     calibrate.c  what fb_machine holds of this processor
+ *     places.c     where buffers lie
+ *     list.c       what `fusebox devices` says of it
  */
 #ifndef FB_DEVICE_HOST_PARTS_H
 #define FB_DEVICE_HOST_PARTS_H
