@@ -24,7 +24,6 @@
 enum {
     HOT_LEAST = 20, /* samples */
     HOT_MOST = 2000,
-    HOT_FEWEST = 5, /* of a run so slow that HOT_LEAST would take too long */
     CHUNK_MOST = 256,
     LONG_CHUNK_MOST = 1024, /* of columns that are compared: short runs have as many rounds as long ones */
     MANY_NODES = 1000,      /* in kernels */
@@ -399,7 +398,9 @@ static bool hot_enough(const fb_job *j)
 {
     if (times_alone(j)) return times_enough(j);
     if (unsettled(j)) return false;
-    if (j->spent_us > patience_us && j->hot >= HOT_FEWEST) return true;
+    /* Of fewer rounds a comparison with another column tells little, or nothing. */
+    if (j->rounds < (j->spent_us > patience_us ? FB_PAIRS_FEW : FB_PAIRS_LEAST)) return false;
+    if (j->spent_us > patience_us) return true;
     return j->hot >= HOT_LEAST && (j->spent_us >= hot_us || j->hot >= HOT_MOST);
 }
 
