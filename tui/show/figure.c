@@ -110,6 +110,11 @@ const char *fb_figure_spread(char to[48], const fb_stat *s, fb_figure_source kin
     int u = 0;
     while (u < 2 && s->p90 < units[u].us) u++;
     double low = s->p10 / units[u].us, high = s->p90 / units[u].us;
+    char least[32], most[32];
+    if (low < 0.02 * high) { /* "0–175 ms" would say that a run took no time */
+        snprintf(to, 48, "%s%s–%s", fb_figure_sign(kind), fb_format_us(least, s->p10), fb_format_us(most, s->p90));
+        return to;
+    }
     int digits = high >= 99.95 ? 0 : high >= 9.995 ? 1 : 2;
     snprintf(to, 48, "%s%.*f–%.*f %s", fb_figure_sign(kind), digits, low, digits, high, units[u].unit);
     return to;
