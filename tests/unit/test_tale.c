@@ -2,6 +2,7 @@
 #include "tui/view/tale.h"
 
 #include "base/mem.h"
+#include "tui/show/figure.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -124,12 +125,28 @@ static void rows_turn_outwards(void **unused)
     FB_VEC_FREE(&after.rows);
 }
 
+/* One unit for both ends, unless the lower would vanish in it. */
+static void spreads_keep_their_lower_end(void **unused)
+{
+    (void)unused;
+    static const struct {
+        double p10, p90;
+        const char *want;
+    } cases[] = {{10.4, 14.6, "10.4–14.6 µs"}, {900, 1300, "0.90–1.30 ms"}, {180, 232e3, "180 µs–232.0 ms"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[48];
+        const fb_stat s = {cases[i].p90, cases[i].p10, cases[i].p90, 20};
+        assert_string_equal(fb_figure_spread(text, &s, FB_SOURCE_MEASURED), cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(walls_as_they_come),
         cmocka_unit_test(the_longest_falls_first),
         cmocka_unit_test(rows_turn_outwards),
+        cmocka_unit_test(spreads_keep_their_lower_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

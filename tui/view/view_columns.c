@@ -628,7 +628,8 @@ static const char *figures_of(const fb_column *c, fb_role *role)
             : r->source == FB_SOURCE_MEASURED  ? FB_ROLE_GOOD
             : r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED
                                                : FB_ROLE_KEY;
-    return r->stale ? "stale" : fb_report_source_name(r->source);
+    if (!r->stale) return fb_report_source_name(r->source);
+    return r->source == FB_SOURCE_PREDICTED ? "~ stale" : r->source == FB_SOURCE_COMPOSED ? "≈ stale" : "stale";
 }
 
 /* As wide as titles want to be: what tells columns apart, the variant aside, is cut last. */
