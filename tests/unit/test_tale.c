@@ -125,6 +125,17 @@ static void rows_turn_outwards(void **unused)
     FB_VEC_FREE(&after.rows);
 }
 
+/* Of a model that is slower than what ran, and of one that is faster: what is undone is undone. */
+static void guesses_lead_back(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        double wall = i ? 300 : 148, fused = fb_figure_anchored(wall, 191, 117);
+        assert_true(fabs(fused - (i ? 226 : 148 * 117.0 / 191)) < 1e-9);
+        assert_true(fabs(fb_figure_anchored(fused, 117, 191) - wall) < 1e-9);
+    }
+}
+
 /* One unit for both ends, unless the lower would vanish in it. */
 static void spreads_keep_their_lower_end(void **unused)
 {
@@ -143,9 +154,8 @@ static void spreads_keep_their_lower_end(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(walls_as_they_come),
-        cmocka_unit_test(the_longest_falls_first),
-        cmocka_unit_test(rows_turn_outwards),
+        cmocka_unit_test(walls_as_they_come),           cmocka_unit_test(the_longest_falls_first),
+        cmocka_unit_test(rows_turn_outwards),           cmocka_unit_test(guesses_lead_back),
         cmocka_unit_test(spreads_keep_their_lower_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,8 +212,8 @@ char *fb_figure_plain(const json_t *value)
 
 double fb_figure_anchored(double wall, double model_before, double model_after)
 {
-    double gain = model_before - model_after;
-    return gain > 0 ? fmax(wall - gain, wall * model_after / model_before) : wall - gain;
+    double gain = model_before - model_after, part = wall * model_after / model_before;
+    return gain > 0 ? fmax(wall - gain, part) : fmin(wall - gain, part);
 }
 
 bool fb_figure_column_has_model(const fb_column *c)
