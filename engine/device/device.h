@@ -76,6 +76,9 @@ typedef struct {
     double *run_us; /* n_runs × 2: start and end of each run on the host's clock, from the start of sampling */
 } fb_metric_log;
 void fb_metric_log_clear(fb_metric_log *log);
+/* Leaves out a first sample that began long before the second: it reaches back to when the counters were switched on,
+ * and tells of a device that waited. The others count from the first one that is left. */
+void fb_metric_log_begin(fb_metric_log *log);
 
 /* Measured traffic and other counters of one kernel over one run; NAN where not known. */
 typedef struct {

@@ -37,24 +37,38 @@ static fb_comparison verdict(estimate e, int pairs)
 
 /* ---- pairs ---- */
 
-/* `d` of times that took `shortest` µs at least. */
-static estimate of_pairs(const double *d, int n, double shortest, fb_time of)
+/* What both tell; where one says nothing, what the other does. */
+static fb_pairs_interval both(fb_pairs_interval few, fb_pairs_interval look)
 {
-    fb_pairs_interval i = fb_pairs_look(d, n);
-    double least = clock_us[of] / shortest;
-    return (estimate){i.mean, hypot(i.mean - i.low, least), hypot(i.high - i.mean, least), least};
+    double low = fmax(few.low, look.low), high = fmin(few.high, look.high);
+    if (!look.seen) return few;
+    if (!few.seen || low > high) return look;
+    return (fb_pairs_interval){fmin(fmax(look.mean, low), high), low, high, look.seen};
 }
 
-fb_comparison fb_compare_pairs(const double *a, const double *b, int n, fb_time of)
+/* Of few rounds it is the difference that may be known, and nothing else yet. */
+static fb_comparison of_interval(fb_pairs_interval i, int n, double mean, double least)
 {
-    if (n < FB_PAIRS_LEAST) return verdict(unknown, n);
-    double *d = fb_alloc((size_t)n * sizeof *d), shortest = INFINITY;
+    fb_comparison c =
+        verdict((estimate){i.mean, hypot(i.mean - i.low, least), hypot(i.high - i.mean, least), least}, n);
+    if (i.seen >= FB_PAIRS_LEAST || fb_differs(&c)) return c;
+    return (fb_comparison){.times = exp(mean), .low = 0, .high = INFINITY, .least = least, .pairs = n};
+}
+
+fb_comparison fb_compare_pairs(const double *a, const double *b, const bool *a_first, int n, fb_time of)
+{
+    if (n < 1) return verdict(unknown, 0);
+    double *x = fb_alloc(3 * (size_t)n * sizeof *x), *y = x + n, *d = y + n, shortest = INFINITY, sum = 0;
     for (int i = 0; i < n; i++) {
-        d[i] = log(a[i] / b[i]);
+        x[i] = log(a[i]);
+        y[i] = log(b[i]);
+        sum += d[i] = x[i] - y[i];
         shortest = fmin(shortest, fmin(a[i], b[i]));
     }
-    fb_comparison c = verdict(of_pairs(d, n, shortest, of), n);
-    fb_free(d);
+    fb_pairs_interval few = {NAN, NAN, NAN, 0};
+    if (a_first) few = fb_pairs_apart(x, y, a_first, n);
+    fb_comparison c = of_interval(both(few, fb_pairs_look(d, n)), n, sum / n, clock_us[of] / shortest);
+    fb_free(x);
     return c;
 }
 
@@ -90,20 +104,29 @@ static double deviation(const fb_stat *s)
     return 1.2533 * fmax(0, s->p90 - s->p10) / 2.5631 / s->median / sqrt(half < 1 ? 1 : half);
 }
 
-static estimate of_stats(const fb_stat *a, const fb_stat *b, fb_time of)
+/* Of one value nothing is known but what the floor says. */
+static double times_deviation(const fb_stat *s)
 {
-    if (!a->n || !b->n || !(a->median > 0) || !(b->median > 0)) return unknown;
-    int fewer = a->n < b->n ? a->n : b->n;
-    double width = hypot(deviation(a), deviation(b));
-    double t = fewer > 1 ? t_quantile(alpha, fewer - 1) : 0; /* of one value nothing is known but what the floor says */
-    double least = clock_us[of] / fmin(a->median, b->median);
-    double half = hypot(t * width, least) + summary_floor;
-    return (estimate){log(a->median / b->median), half, half, least + summary_floor};
+    return s->n > 1 ? t_quantile(alpha, s->n - 1) * deviation(s) : 0;
+}
+
+static estimate of_medians(double a, double b, double half, fb_time of)
+{
+    double least = clock_us[of] / fmin(a, b);
+    half = hypot(half, least) + summary_floor;
+    return (estimate){log(a / b), half, half, least + summary_floor};
+}
+
+static bool is_known(const fb_stat *s)
+{
+    return s->n && s->median > 0;
 }
 
 fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b)
 {
-    return verdict(of_stats(a, b, FB_TIME_WALL), 0);
+    if (!is_known(a) || !is_known(b)) return verdict(unknown, 0);
+    double half = hypot(times_deviation(a), times_deviation(b));
+    return verdict(of_medians(a->median, b->median, half, FB_TIME_WALL), 0);
 }
 
 /* ---- reports ---- */
@@ -113,11 +136,47 @@ static double model_error(fb_figure_source source)
     return source == FB_SOURCE_PREDICTED ? predicted_error : source == FB_SOURCE_COMPOSED ? composed_error : 0;
 }
 
+static const fb_stat *time_of(const fb_report *r, fb_time of)
+{
+    return of == FB_TIME_WALL ? &r->wall_us : &r->device_us;
+}
+
+static double round_us(const fb_round *r, fb_time of)
+{
+    return of == FB_TIME_WALL ? r->wall_us : r->device_us;
+}
+
+/* The same as times_deviation, of rounds; 0 where fewer than two are known. */
+static double times_deviation_of_rounds(const fb_report *r, fb_time of)
+{
+    double sum = 0, squares = 0;
+    int n = 0;
+    for (int i = 0; i < r->n_rounds; i++) {
+        double us = round_us(&r->rounds[i], of);
+        if (!(us > 0)) continue;
+        double x = log(us / time_of(r, of)->median);
+        sum += x;
+        squares += x * x;
+        n++;
+    }
+    if (n < 2) return 0;
+    return t_quantile(alpha, n - 1) * 1.2533 * sqrt(fmax(0, squares - sum * sum / n) / (n - 1) / n);
+}
+
+static double half_of(const fb_report *r, fb_time of)
+{
+    return fmax(times_deviation(time_of(r, of)), times_deviation_of_rounds(r, of));
+}
+
 double fb_stat_half(const fb_stat *s, fb_figure_source source)
 {
-    if (!s->n || !(s->median > 0)) return NAN;
-    double t = s->n > 1 ? t_quantile(alpha, s->n - 1) : 0;
-    return t * deviation(s) + summary_floor + model_error(source);
+    return is_known(s) ? times_deviation(s) + summary_floor + model_error(source) : NAN;
+}
+
+double fb_report_half(const fb_report *r, fb_time of)
+{
+    if (!is_known(time_of(r, of))) return NAN;
+    return half_of(r, of) + summary_floor + model_error(r->source);
 }
 
 /* Reports have names of devices alone: "cuda:0", or "box:cuda:0" where two machines have one. The target that is named
@@ -165,17 +224,16 @@ const char *fb_not_comparable(fb_compared a, fb_compared b)
     return NULL;
 }
 
-static double round_us(const fb_round *r, fb_time of)
-{
-    return of == FB_TIME_WALL ? r->wall_us : r->device_us;
-}
+typedef struct {
+    int n;
+    double a[FB_ROUNDS], b[FB_ROUNDS];
+    bool a_first[FB_ROUNDS];
+} turns;
 
-/* Rounds that follow each other at once, whichever column's was first, each in one pair. Into d, and the shortest time
- * of all; returns how many. */
-static int pair_up(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS], double *shortest)
+/* Rounds that follow each other at once, whichever column's was first, each in one pair. */
+static void pair_up(const fb_report *a, const fb_report *b, fb_time of, turns *t)
 {
-    int n = 0;
-    *shortest = INFINITY;
+    t->n = 0;
     for (int i = 0, k = 0; i < a->n_rounds && k < b->n_rounds;) {
         const fb_round *r = &a->rounds[i], *s = &b->rounds[k];
         bool apart = r->at_us <= s->at_us ? i + 1 < a->n_rounds && a->rounds[i + 1].at_us <= s->at_us
@@ -185,10 +243,10 @@ static int pair_up(const fb_report *a, const fb_report *b, fb_time of, double d[
         k += !first || !apart;
         double x = round_us(r, of), y = round_us(s, of);
         if (apart || !(x > 0) || !(y > 0)) continue;
-        d[n++] = log(x / y);
-        *shortest = fmin(*shortest, fmin(x, y));
+        t->a[t->n] = x;
+        t->b[t->n] = y;
+        t->a_first[t->n++] = first;
     }
-    return n;
 }
 
 /* A recording keeps rounds by one clock, on which what was not measured together lies apart. */
@@ -199,21 +257,22 @@ static bool same_clock(const fb_report *a, const fb_report *b)
 }
 
 /* In turns: most of the rounds of either have a partner. */
-static int paired(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS], double *shortest)
+static bool in_turns(const fb_report *a, const fb_report *b, fb_time of, turns *t)
 {
-    if (!same_clock(a, b)) return 0;
-    int n = pair_up(a, b, of, d, shortest), all = a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds;
-    return n >= FB_PAIRS_LEAST && 2 * n >= all ? n : 0;
+    if (!same_clock(a, b)) return false;
+    pair_up(a, b, of, t);
+    return t->n && 2 * t->n >= (a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds);
 }
 
 fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of)
 {
-    double d[FB_ROUNDS], shortest, error = fmax(model_error(a->source), model_error(b->source));
+    turns t;
+    const fb_stat *x = time_of(a, of), *y = time_of(b, of);
     if (a->failed || b->failed) return verdict(unknown, 0);
-    int n = paired(a, b, of, d, &shortest);
-    if (n) return verdict(of_pairs(d, n, shortest, of), n);
-    bool wall = of == FB_TIME_WALL;
-    estimate e = of_stats(wall ? &a->wall_us : &a->device_us, wall ? &b->wall_us : &b->device_us, of);
+    if (in_turns(a, b, of, &t)) return fb_compare_pairs(t.a, t.b, t.a_first, t.n, of);
+    if (!is_known(x) || !is_known(y)) return verdict(unknown, 0);
+    double error = fmax(model_error(a->source), model_error(b->source));
+    estimate e = of_medians(x->median, y->median, hypot(half_of(a, of), half_of(b, of)), of);
     e.below += error;
     e.above += error;
     return verdict(e, 0);
@@ -294,6 +353,8 @@ const char *fb_comparison_say(const fb_comparison *c, char to[64])
     else if (resolves < 1000)
         snprintf(to, 64, "cannot tell: less than %.*f %% is not seen%s", resolves < 10, resolves,
                  c->pairs ? " on this machine" : "");
+    else if (c->pairs && c->pairs < FB_PAIRS_LEAST)
+        snprintf(to, 64, "cannot tell yet: %d of %d rounds", c->pairs, FB_PAIRS_LEAST);
     else if (c->pairs)
         snprintf(to, 64, "cannot tell: too few rounds yet");
     else

@@ -5,10 +5,13 @@
  * clocks hits both alike. Their interval holds at whatever moment it is shown (measure/pairs.h): of 1,000 comparisons
  * of equal columns one may be called different, at any of its looks.
  *
- * Summaries (median, p10, p90, n): the deviation of a median of n is 1.2533 σ / √n, σ = (p90 − p10) / 2.5631 (normal
- * quantiles; McGill, Tukey and Larsen 1978 do the same with quartiles). Samples of one turn are alike, so that n counts
- * half; the quantile is Student's t for n − 1, at the same α; and 0.5 % is added for what a summary does not
- * tell (order, place of buffers).
+ * Of rounds in turns nothing else is asked: until there are enough of them it cannot be told yet.
+ *
+ * Summaries (median, p10, p90, n), of what was not measured in turns: the deviation of a median of n is 1.2533 σ / √n,
+ * σ = (p90 − p10) / 2.5631 (normal quantiles; McGill, Tukey and Larsen 1978 do the same with quartiles). Samples of one
+ * turn are alike, so that n counts half; where rounds are known, the deviation is no less than theirs, each for one: a
+ * thousand runs in four rounds say as much as four where it is rounds that differ. The quantile is Student's t for
+ * n − 1, at the same α; and 0.5 % is added for what a summary does not tell (order, place of buffers).
  *
  * Clocks step: by 10 ns on virtual machines, and those that GPUs note the times of kernels by, by 32. A short time is
  * one of two neighbours, so that each of two medians may be a step off however often it was taken, unless their noise
@@ -31,11 +34,12 @@ typedef struct {
     double times;     /* how many times as fast as A, B is; NAN when one has no time */
     double low, high; /* … the interval of that; 0 and INFINITY when nothing is known yet */
     double least;     /* the part of its half width, relative, that no further sample makes smaller */
-    int pairs;        /* 0: compared by summaries */
+    int pairs;        /* 0: compared by summaries; of fewer than FB_PAIRS_LEAST mostly nothing is known yet */
 } fb_comparison;
 
-/* Alternating times of A and B in µs, all above 0. "Same" is an interval within 2 % of 1. */
-fb_comparison fb_compare_pairs(const double *a, const double *b, int n, fb_time of);
+/* Times of A and B in turns, in µs, all above 0; `a_first`: of which pairs A's was the first, NULL: not known, and only
+ * coins are asked. "Same" is an interval within 2 % of 1. */
+fb_comparison fb_compare_pairs(const double *a, const double *b, const bool *a_first, int n, fb_time of);
 fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b); /* of wall times */
 /* By pairs where the rounds of both were taken in turns on one device, now or for a recording, else by summaries. */
 fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of);
@@ -62,8 +66,10 @@ typedef struct {
 const char *fb_not_comparable(fb_compared a, fb_compared b);
 #define FB_COMPARED(R) ((fb_compared){(R)->device, (R)->computes, (R)->values}) /* of a report, or a column */
 
-/* Half the width of the interval of a median, relative to it; NAN: nothing is known of it. */
+/* Half the width of the interval of a median, relative to it; NAN: nothing is known of it. Of a report's: by its rounds
+ * too. */
 double fb_stat_half(const fb_stat *s, fb_figure_source source);
+double fb_report_half(const fb_report *r, fb_time of);
 
 bool fb_differs(const fb_comparison *c);            /* faster or slower */
 const char *fb_difference_name(fb_difference what); /* "cannot tell", "same", "faster", "slower" */
@@ -73,7 +79,7 @@ const char *fb_ratio_say(double times, char to[32]);
 /* Where there is little room: "3.90 ×", "1/1.25 ×". */
 const char *fb_ratio_brief(double times, char to[32]);
 /* "faster: 3.90 ×", "1.25× slower", "the same within 1.2 %", "cannot tell: less than 14 % is not seen on this
- * machine" (by summaries without the machine). Into `to`, returned. */
+ * machine" (by summaries without the machine), "cannot tell yet: 9 of 14 rounds". Into `to`, returned. */
 const char *fb_comparison_say(const fb_comparison *c, char to[64]);
 double fb_comparison_resolves(const fb_comparison *c); /* the smallest relative difference that would be seen */
 

@@ -6,7 +6,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,6 +181,24 @@ fb_pairs_interval fb_pairs_look(const double *d, int n)
     return found;
 }
 
+/* ---- fewer than that ---- */
+
+fb_pairs_interval fb_pairs_apart(const double *a, const double *b, const bool *a_first, int n)
+{
+    enum { TWICE = 2 };
+    double least[] = {INFINITY, INFINITY}, most[] = {-INFINITY, -INFINITY}, sum = 0;
+    int seen = n < FB_PAIRS_LEAST ? n : FB_PAIRS_LEAST - 1, first = 0;
+    for (int i = 0; i < seen; i++) {
+        least[0] = fmin(least[0], a[i]), most[0] = fmax(most[0], a[i]);
+        least[1] = fmin(least[1], b[i]), most[1] = fmax(most[1], b[i]);
+        sum += a[i] - b[i];
+        first += a_first[i];
+    }
+    bool drawn = first >= TWICE && seen - first >= TWICE;
+    if (seen < FB_PAIRS_FEW || !drawn) return (fb_pairs_interval){NAN, NAN, NAN, 0};
+    return (fb_pairs_interval){sum / seen, least[0] - most[1], most[0] - least[1], seen};
+}
+
 /* ---- how many pairs ---- */
 
 double fb_pairs_sigma(const double *a, const double *b, int n)
@@ -197,6 +214,7 @@ double fb_pairs_sigma(const double *a, const double *b, int n)
 
 int fb_pairs_next_look(int n)
 {
+    if (n + 1 < FB_PAIRS_LEAST) return n < FB_PAIRS_FEW ? FB_PAIRS_FEW : n + 1;
     int number = 0;
     while (pairs_at(number) <= n) number++;
     return pairs_at(number);

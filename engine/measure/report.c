@@ -403,10 +403,9 @@ static void source_to_json(json_t *object, fb_figure_source source, bool stale)
 }
 
 /* What kind of figure a time is, and within what its median is known. */
-static void set_kind(json_t *object, const char *key, const fb_stat *s, fb_figure_source source)
+static void set_kind(json_t *object, const char *key, const fb_stat *s, double half, fb_figure_source source)
 {
     json_t *time = json_object_get(object, key);
-    double half = fb_stat_half(s, source);
     if (!time) return;
     json_object_set_new(time, "kind", json_string(fb_report_source_name(source)));
     fb_json_set_number(time, "low", s->median * exp(-half));
@@ -454,9 +453,9 @@ json_t *fb_report_to_json(const fb_report *r)
     source_to_json(object, r->source, r->stale);
     if (r->floor_guessed && isfinite(r->floor_us))
         json_object_set_new(object, "floor_kind", json_string(fb_floor_guessed));
-    set_kind(object, "wall_us", &r->wall_us, r->source);
-    set_kind(object, "device_us", &r->device_us, r->source);
-    set_kind(object, "cold_us", &r->cold_us, r->source);
+    set_kind(object, "wall_us", &r->wall_us, fb_report_half(r, FB_TIME_WALL), r->source);
+    set_kind(object, "device_us", &r->device_us, fb_report_half(r, FB_TIME_DEVICE), r->source);
+    set_kind(object, "cold_us", &r->cold_us, fb_stat_half(&r->cold_us, r->source), r->source);
     json_t *kernels = json_array();
     for (int i = 0; i < r->n_kernels; i++) json_array_append_new(kernels, kernel_to_json(&r->kernels[i]));
     json_object_set_new(object, "kernels", kernels);

@@ -204,6 +204,7 @@ static bool read_metrics(fb_timeline *t, const json_t *value, fb_error *err)
     m->at_us = read_numbers(t, at);
     m->value = read_numbers(t, values);
     m->run_us = read_numbers(t, runs);
+    fb_metric_log_begin(m); /* recordings have that sample */
     return true;
 }
 

@@ -114,7 +114,7 @@ fb explain two.lua max --steps --device host
 is "nor for a decision" 0 no 'predicted'
 cp good "$kept"
 fb explain two.lua none --edge relu tanh --device host
-is "one that is good does" 0 out 'predicted [0-9.]+ [nµm]?s → [0-9.]+ [nµm]?s'
+is "one that is good does" 0 out 'its kernels predicted [0-9.]+ [nµm]?s → [0-9.]+ [nµm]?s'
 for asked in "" --edge\ relu\ tanh --steps --procedure --nest --schedule --loops; do
     # shellcheck disable=SC2086  # the option's words
     fb explain two.lua eager@torch $asked

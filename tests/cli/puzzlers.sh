@@ -84,6 +84,9 @@ done
 holds "all puzzlers were asked" test "$n" -ge 18
 holds "each has a place of its own" sh -c 'sort -n orders >a && seq "$1" >b && cmp a b' - "$n"
 
+fb run transpose none max --device replay:h200
+is "the same is one thing, what cannot be told another" 0 out '^the same: .*crossed:none = crossed:max' \
+    out '^not told apart: .*crossed:none and copied:max' no 'not told apart:.*='
 fb diff transpose crossed:max@replay:h200 straight:max@replay:h200 --of device
 is "the device's time alone" 0 out '^first +█+ +8\.[0-9]+ µs' out '^device: the largest part is bytes' no '^launches'
 fb diff transpose crossed:max@replay:h200 straight:max@replay:h200 --of kernels
@@ -117,7 +120,8 @@ return require("fusebox").script {
 LUA
 fb run kinds.lua none max --device replay:h200
 is "a prediction has its sign, and neither spread nor error" 0 out ' ~[0-9.]+ µs .* predicted$' out '^~ predicted by the cost model' \
-    no '✓|[0-9]–[0-9]'
+    no '✓|[0-9]–[0-9]' no ' µs +predicted$'
+holds "the model's own stands beside no other prediction" sh -c '! grep -q "predicted  *source" out'
 fb run kinds.lua none max --device replay:h200 --format json
 json "in JSON" out fusebox=2 columns.0.source=predicted columns.0.wall_us.kind=predicted columns.0.wall_us.low \
     '!columns.0.wall_us.p10' '!columns.0.error'

@@ -53,7 +53,7 @@ static double run(double *state)
 static bool ever_called(const double *a, const double *b, int most, fb_time of, fb_difference what)
 {
     for (int n = fb_pairs_next_look(0); n <= most; n = fb_pairs_next_look(n)) {
-        fb_comparison c = fb_compare_pairs(a, b, n, of);
+        fb_comparison c = fb_compare_pairs(a, b, NULL, n, of);
         if (what == FB_FASTER ? c.what == what : fb_differs(&c)) return true;
     }
     return false;
@@ -197,7 +197,9 @@ static void the_pairs_asked_for_follow_the_noise(void **state)
     for (int i = 0; i < 24; i++) a[i] = 100 * exp(i % 2 ? 0.02 : -0.02), b[i] = 100;
     assert_true(fabs(fb_pairs_sigma(a, b, 24) - 0.02) < 1e-6);
     assert_true(isnan(fb_pairs_sigma(a, b, 1)));
-    assert_int_equal(fb_pairs_next_look(0), FB_PAIRS_LEAST);
+    assert_int_equal(fb_pairs_next_look(0), FB_PAIRS_FEW);
+    assert_int_equal(fb_pairs_next_look(FB_PAIRS_FEW), FB_PAIRS_FEW + 1);
+    assert_int_equal(fb_pairs_next_look(FB_PAIRS_LEAST - 1), FB_PAIRS_LEAST);
     assert_int_equal(fb_pairs_next_look(FB_PAIRS_LEAST), 17);
     assert_int_equal(fb_pairs_next_look(20), 24);
     assert_int_equal(fb_pairs_next_look(106), FB_ROUNDS);
@@ -247,31 +249,31 @@ static void the_same_is_said_when_it_is_known(void **state)
     char text[64];
     random_state = 3;
     for (int i = 0; i < 100; i++) a[i] = 100 * exp(0.01 * normal()), b[i] = 100;
-    fb_comparison c = fb_compare_pairs(a, b, 100, FB_TIME_WALL);
+    fb_comparison c = fb_compare_pairs(a, b, NULL, 100, FB_TIME_WALL);
     assert_int_equal(c.what, FB_SAME);
     assert_true(c.low < 1 && c.high > 1 && fb_comparison_resolves(&c) < 0.02);
     for (int i = 0; i < 100; i++) a[i] = 100 * exp(0.03 * normal());
-    c = fb_compare_pairs(a, b, 24, FB_TIME_WALL);
+    c = fb_compare_pairs(a, b, NULL, 24, FB_TIME_WALL);
     assert_int_equal(c.what, FB_CANNOT_TELL);
     assert_non_null(strstr(fb_comparison_say(&c, text), "% is not seen on this machine"));
     for (int i = 0; i < 100; i++) a[i] = 100 * exp(0.3 * normal());
-    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST, FB_TIME_WALL);
+    c = fb_compare_pairs(a, b, NULL, FB_PAIRS_LEAST, FB_TIME_WALL);
     assert_int_equal(c.what, FB_CANNOT_TELL);
     assert_string_equal(fb_comparison_say(&c, text), "cannot tell: too few rounds yet");
-    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST - 1, FB_TIME_WALL);
+    c = fb_compare_pairs(a, b, NULL, FB_PAIRS_LEAST - 1, FB_TIME_WALL);
     assert_int_equal(c.what, FB_CANNOT_TELL);
-    assert_true(isnan(c.times));
-    assert_string_equal(fb_comparison_say(&c, text), "cannot tell: the spread is not known");
-    fb_comparison later = fb_compare_pairs(a, b, 16, FB_TIME_WALL); /* the next look is at 17 */
-    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST, FB_TIME_WALL);
+    assert_true(isfinite(c.times) && c.low == 0 && isinf(c.high));
+    assert_string_equal(fb_comparison_say(&c, text), "cannot tell yet: 13 of 14 rounds");
+    fb_comparison later = fb_compare_pairs(a, b, NULL, 16, FB_TIME_WALL); /* the next look is at 17 */
+    c = fb_compare_pairs(a, b, NULL, FB_PAIRS_LEAST, FB_TIME_WALL);
     assert_true(later.times == c.times && later.low == c.low);
-    c = fb_compare_pairs(b, b, 24, FB_TIME_WALL);
+    c = fb_compare_pairs(b, b, NULL, 24, FB_TIME_WALL);
     assert_int_equal(c.what, FB_SAME);
     for (int i = 0; i < 100; i++) a[i] = 70 + 0.01 * i; /* neighbours are alike, and all of them differ */
-    c = fb_compare_pairs(a, b, 20, FB_TIME_WALL);
+    c = fb_compare_pairs(a, b, NULL, 20, FB_TIME_WALL);
     assert_true(c.what == FB_SLOWER && c.low > 0.69);
     for (int i = 0; i < 100; i++) a[i] = 50;
-    c = fb_compare_pairs(a, b, 100, FB_TIME_WALL);
+    c = fb_compare_pairs(a, b, NULL, 100, FB_TIME_WALL);
     assert_int_equal(c.what, FB_SLOWER);
     assert_string_equal(fb_comparison_say(&c, text), "2.00× slower");
 }
@@ -343,6 +345,88 @@ static fb_report *measured(double from_ms, int n, double us)
     return r;
 }
 
+/* ---- few rounds ---- */
+
+enum { RUNS = 64 }; /* a round */
+
+/* A round of either, the one that `first` names being the first: runs of their own disturbance around a level that the
+ * round has, of which a thousand runs tell no more than a few. */
+static void add_rounds(fb_report *both[2], shape of, double sigma, double *rhythm, double own[2], int first)
+{
+    static double all[2][FB_PAIRS_LEAST * RUNS];
+    int n = both[0]->n_rounds;
+    for (int turn = 0; turn < 2; turn++) {
+        int which = turn ? !first : first;
+        double level = of == RHYTHM ? *rhythm = 0.8 * *rhythm + 0.6 * normal() : deviate(of, rhythm);
+        for (int k = 0; k < RUNS; k++) all[which][n * RUNS + k] = 100 * exp(sigma * level + run(&own[which]));
+        double us = fb_stat_of(all[which] + n * RUNS, RUNS).median;
+        both[which]->rounds[n] = (fb_round){(2 * n + turn) * 1e3, us, NAN};
+        both[which]->n_rounds = n + 1;
+        both[which]->wall_us = fb_stat_of(all[which], (n + 1) * RUNS);
+    }
+}
+
+/* Two equal columns are measured in turns: is one called faster before the first look? */
+static bool early_called(fb_report *both[2], shape of, double sigma)
+{
+    double rhythm = 0, own[2] = {0};
+    bool called = false;
+    both[0]->n_rounds = both[1]->n_rounds = 0;
+    while (both[0]->n_rounds < FB_PAIRS_LEAST - 1) {
+        add_rounds(both, of, sigma, &rhythm, own, uniform() < 0.5);
+        fb_comparison c = fb_compare_reports(both[0], both[1], FB_TIME_WALL);
+        called |= fb_differs(&c);
+    }
+    return called;
+}
+
+static void few_rounds_call_nothing_different(void **unused)
+{
+    (void)unused;
+    enum { TRIALS = 1000 };
+    fb_report *both[] = {fb_report_new(), fb_report_new()};
+    for (int i = 0; i < 2; i++) both[i]->device = "host";
+    random_state = 8;
+    for (shape of = NORMAL; of < SHAPES; of++) {
+        int different = 0;
+        for (int t = 0; t < TRIALS; t++) different += early_called(both, of, 0.01 * pow(4, uniform()));
+        if (different > TRIALS / 500) fail_msg("%s: %d of %d", shape_name[of], different, TRIALS);
+    }
+    fb_report_free(both[0]);
+    fb_report_free(both[1]);
+}
+
+static void few_rounds_tell_what_does_not_overlap(void **unused)
+{
+    (void)unused;
+    double a[FB_PAIRS_LEAST], b[FB_PAIRS_LEAST];
+    bool drawn[FB_PAIRS_LEAST], always[FB_PAIRS_LEAST];
+    char text[64];
+    for (int i = 0; i < FB_PAIRS_LEAST; i++) {
+        a[i] = 120 + i, b[i] = 100 + i;
+        drawn[i] = i % 3 == 0, always[i] = true;
+    }
+    fb_comparison c = fb_compare_pairs(a, b, drawn, FB_PAIRS_FEW - 1, FB_TIME_WALL);
+    assert_string_equal(fb_comparison_say(&c, text), "cannot tell yet: 7 of 14 rounds");
+    c = fb_compare_pairs(a, b, drawn, FB_PAIRS_FEW, FB_TIME_WALL);
+    assert_true(c.what == FB_FASTER && c.low > 1.12 && c.high < 1.271 && c.pairs == FB_PAIRS_FEW);
+    c = fb_compare_pairs(b, a, drawn, FB_PAIRS_FEW, FB_TIME_WALL);
+    assert_int_equal(c.what, FB_SLOWER);
+    c = fb_compare_pairs(a, b, always, FB_PAIRS_FEW, FB_TIME_WALL); /* the first of two may be slower */
+    assert_int_equal(c.what, FB_CANNOT_TELL);
+    a[2] = 104;
+    c = fb_compare_pairs(a, b, drawn, FB_PAIRS_FEW, FB_TIME_WALL);
+    assert_string_equal(fb_comparison_say(&c, text), "cannot tell yet: 8 of 14 rounds");
+    assert_true(c.times > 1.1);
+    a[2] = 122;
+    for (int i = 0; i < FB_PAIRS_LEAST; i++)
+        a[i] *= exp(0.3 * (i % 2)); /* too noisy for coins, and known all the same */
+    c = fb_compare_pairs(a, b, NULL, FB_PAIRS_LEAST, FB_TIME_WALL);
+    assert_int_equal(c.what, FB_CANNOT_TELL);
+    c = fb_compare_pairs(a, b, drawn, FB_PAIRS_LEAST, FB_TIME_WALL);
+    assert_int_equal(c.what, FB_FASTER);
+}
+
 static fb_difference wall_of(const fb_report *a, const fb_report *b, int *pairs)
 {
     fb_comparison c = fb_compare_reports(a, b, FB_TIME_WALL);
@@ -365,6 +449,24 @@ static void rounds_in_turns_are_paired(void **state)
     fb_report_free(a);
     fb_report_free(b);
     fb_report_free(later);
+}
+
+/* A thousand runs of few rounds that scatter are few. */
+static void rounds_are_what_counts_at_other_times(void **unused)
+{
+    (void)unused;
+    int pairs;
+    fb_report *a = measured(0, 4, 100), *b = measured(500, 4, 90);
+    a->wall_us = (fb_stat){100, 99, 101, 1000};
+    b->wall_us = (fb_stat){90, 89, 91, 1000};
+    assert_int_equal(wall_of(a, b, &pairs), FB_FASTER);
+    double known = fb_report_half(a, FB_TIME_WALL);
+    for (int i = 0; i < 4; i++) a->rounds[i].wall_us = 100 * exp(i % 2 ? 0.05 : -0.05);
+    assert_int_equal(wall_of(a, b, &pairs), FB_CANNOT_TELL);
+    assert_int_equal(pairs, 0);
+    assert_true(fb_report_half(a, FB_TIME_WALL) > 5 * known);
+    fb_report_free(a);
+    fb_report_free(b);
 }
 
 /* A model is believed to what it is good for. */
@@ -462,7 +564,10 @@ int main(void)
         cmocka_unit_test(the_same_is_said_when_it_is_known),
         cmocka_unit_test(a_summary_has_the_interval_of_its_median),
         cmocka_unit_test(overlapping_runs_do_not_hide_a_difference),
+        cmocka_unit_test(few_rounds_call_nothing_different),
+        cmocka_unit_test(few_rounds_tell_what_does_not_overlap),
         cmocka_unit_test(rounds_in_turns_are_paired),
+        cmocka_unit_test(rounds_are_what_counts_at_other_times),
         cmocka_unit_test(a_prediction_decides_little),
         cmocka_unit_test(computations_are_told_apart),
         cmocka_unit_test(sampling_ends_when_it_is_settled_or_long_enough),

@@ -290,6 +290,36 @@ static void test_edits(void **state)
     fb_session_free(s);
 }
 
+/* Launches of what is composed take as long as those did that were recorded before the edit. */
+static void test_composed_beside_recorded(void **state)
+{
+    (void)state;
+    fb_error err = {0};
+    fb_session *s = fb_session_new(&(fb_session_options){.self = getenv("FUSEBOX"), .device = "replay:h200"}, &err);
+    assert_non_null(s);
+    assert_true(fb_session_load(s, "split_stack", &err));
+    settle(s);
+    int c = added(s, "split_stack:none");
+    settle(s);
+    fb_session_measure(s, &c, 1);
+    settle(s);
+    const fb_report *r = column(s, c)->report;
+    if (!r || r->source != FB_SOURCE_RECORDED) fail_msg("%s is not recorded", column(s, c)->text);
+    double wall = r->wall_us.median, each = r->gap_us / (double)r->launches;
+    fb_edit e = fuse(s, c, "feature[1].tanh", "stack");
+    fb_session_edit(s, c, &e, true);
+    fb_session_measure(s, &c, 1);
+    settle(s);
+    r = column(s, c)->report;
+    assert_true(r && r->source != FB_SOURCE_RECORDED && r->source != FB_SOURCE_MEASURED && r->launches < 116);
+    if (r->wall_us.median >= wall)
+        fail_msg("%g µs with %d launches, %g with 116", r->wall_us.median, (int)r->launches, wall);
+    double now = r->gap_us / (double)r->launches;
+    assert_true(fabs(now / each - 1) < 0.02);
+    assert_true(fabs(r->wall_us.median - r->device_us.median - r->gap_us) < 1e-6 * wall);
+    fb_session_free(s);
+}
+
 /* An edited plan follows the names of its nodes to other sizes and through a reload; what is gone is said. */
 static void test_carried(void **state)
 {
@@ -776,7 +806,7 @@ static json_t *fake_rounds(int k)
     fb_report *r = fb_report_new();
     r->error = (fb_error_report){.max_abs = 0, .max_rel = 0, .bound = 0, .ok = true};
     r->source = FB_SOURCE_MEASURED;
-    r->wall_us = (fb_stat){second ? 90 : 100, 60, 140, cases[k].n};
+    r->wall_us = (fb_stat){second ? 90 : 100, 60, 140, 256 * cases[k].n};
     r->n_rounds = cases[k].n;
     memcpy(r->rounds, cases[k].rounds, sizeof r->rounds);
     json_t *value = fb_report_to_json(r);
@@ -967,6 +997,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_absent),
         cmocka_unit_test(test_edits),
+        cmocka_unit_test(test_composed_beside_recorded),
         cmocka_unit_test(test_carried),
         cmocka_unit_test(test_params),
         cmocka_unit_test(test_stuck),

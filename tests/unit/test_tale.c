@@ -2,6 +2,7 @@
 #include "tui/view/tale.h"
 
 #include "base/mem.h"
+#include "tui/show/figure.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -124,12 +125,38 @@ static void rows_turn_outwards(void **unused)
     FB_VEC_FREE(&after.rows);
 }
 
+/* Of a model that is slower than what ran, and of one that is faster: what is undone is undone. */
+static void guesses_lead_back(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        double wall = i ? 300 : 148, fused = fb_figure_anchored(wall, 191, 117);
+        assert_true(fabs(fused - (i ? 226 : 148 * 117.0 / 191)) < 1e-9);
+        assert_true(fabs(fb_figure_anchored(fused, 117, 191) - wall) < 1e-9);
+    }
+}
+
+/* One unit for both ends, unless the lower would vanish in it. */
+static void spreads_keep_their_lower_end(void **unused)
+{
+    (void)unused;
+    static const struct {
+        double p10, p90;
+        const char *want;
+    } cases[] = {{10.4, 14.6, "10.4–14.6 µs"}, {900, 1300, "0.90–1.30 ms"}, {180, 232e3, "180 µs–232.0 ms"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[48];
+        const fb_stat s = {cases[i].p90, cases[i].p10, cases[i].p90, 20};
+        assert_string_equal(fb_figure_spread(text, &s, FB_SOURCE_MEASURED), cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(walls_as_they_come),
-        cmocka_unit_test(the_longest_falls_first),
-        cmocka_unit_test(rows_turn_outwards),
+        cmocka_unit_test(walls_as_they_come),           cmocka_unit_test(the_longest_falls_first),
+        cmocka_unit_test(rows_turn_outwards),           cmocka_unit_test(guesses_lead_back),
+        cmocka_unit_test(spreads_keep_their_lower_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

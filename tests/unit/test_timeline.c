@@ -62,6 +62,24 @@ static void test_round_trip(void **state)
     fb_timeline_free(back);
 }
 
+/* A sample from before the runs, as all recordings of an H200 have one: it is none of theirs. */
+static void test_first_sample(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"names\":[],\"spans\":[],\"metrics\":{\"names\":[\"x\"],\"at_us\":[0,655846.8,655866.8],"
+        "\"values\":[0,0.5,0.25],\"runs\":[0,30],\"interval_us\":20}}";
+    fb_error err = {0};
+    json_t *value = fb_json_parse(text, strlen(text), &err);
+    fb_timeline *t = fb_timeline_from_json(value, &err);
+    assert_non_null(t);
+    assert_int_equal(t->metrics.n, 2);
+    assert_true(t->metrics.at_us[0] == 0 && fabs(t->metrics.at_us[1] - 20) < 1e-6);
+    assert_true(t->metrics.value[0] == 0.5 && t->metrics.value[1] == 0.25);
+    json_decref(value);
+    fb_timeline_free(t);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -134,7 +152,7 @@ static void test_events(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_events)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_first_sample),
+                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_events)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,11 +90,20 @@ static int numbers_of(const json_t *row, const char *key, double to[FB_ROUNDS])
     return n;
 }
 
+/* Of which pairs A's was the first; NULL when the row does not say, as those of an earlier version. */
+static const bool *order_of(const json_t *row, int n, bool to[FB_ROUNDS])
+{
+    const json_t *list = json_object_get(row, "a_first");
+    if (json_array_size(list) < (size_t)n) return NULL;
+    for (int i = 0; i < n; i++) to[i] = json_is_true(json_array_get(list, (size_t)i));
+    return to;
+}
+
 /* Looks whenever there is something new to see, as someone at the screen might. */
-static bool ever_different(const double *a, const double *b, int n, fb_time of)
+static bool ever_different(const double *a, const double *b, const bool *a_first, int n, fb_time of)
 {
     for (int i = fb_pairs_next_look(0); i <= n; i = fb_pairs_next_look(i)) {
-        fb_comparison c = fb_compare_pairs(a, b, i, of);
+        fb_comparison c = fb_compare_pairs(a, b, a_first, i, of);
         if (fb_differs(&c)) return true;
     }
     return false;
@@ -106,7 +115,7 @@ static bool is_found(const double *a, const double *b, int n)
     double *slower = fb_alloc((size_t)n * sizeof *slower);
     for (int i = 0; i < n; i++) slower[i] = injected * a[i];
     for (int i = fb_pairs_next_look(0); i <= n && !found; i = fb_pairs_next_look(i)) {
-        fb_comparison c = fb_compare_pairs(slower, b, i, FB_TIME_WALL);
+        fb_comparison c = fb_compare_pairs(slower, b, NULL, i, FB_TIME_WALL);
         found = c.what == FB_FASTER;
     }
     fb_free(slower);
@@ -141,6 +150,7 @@ static void try_to_find(self_test *t, times_us *left)
 static void take(self_test *t, const json_t *row, int size)
 {
     double a[FB_ROUNDS], b[FB_ROUNDS], x[FB_ROUNDS], y[FB_ROUNDS];
+    bool first[FB_ROUNDS];
     int n = numbers_of(row, "a_us", a), m = numbers_of(row, "b_us", b);
     int on_a = numbers_of(row, "a_device_us", x), on_b = numbers_of(row, "b_device_us", y);
     if (n > m) n = m;
@@ -150,8 +160,9 @@ static void take(self_test *t, const json_t *row, int size)
     tally *of = class_of(t, fb_pairs_sigma(a, b, n));
     of->compared++;
     of->pairs += n;
-    of->wall += ever_different(a, b, n, FB_TIME_WALL);
-    of->device += ever_different(x, y, on_a, FB_TIME_DEVICE);
+    const bool *a_first = order_of(row, n, first);
+    of->wall += ever_different(a, b, a_first, n, FB_TIME_WALL);
+    of->device += ever_different(x, y, a_first, on_a < n ? on_a : n, FB_TIME_DEVICE);
     for (int i = 0; i < n; i++) {
         FB_VEC_PUSH(&t->left[size].a, a[i]);
         FB_VEC_PUSH(&t->left[size].b, b[i]);
@@ -211,8 +222,11 @@ static json_t *times_of(const fb_report *r, int n, fb_time of)
 static json_t *row_of(const fb_report *a, const fb_report *b)
 {
     int n = a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds;
-    return json_pack("{s:o, s:o, s:o, s:o}", "a_us", times_of(a, n, FB_TIME_WALL), "b_us", times_of(b, n, FB_TIME_WALL),
-                     "a_device_us", times_of(a, n, FB_TIME_DEVICE), "b_device_us", times_of(b, n, FB_TIME_DEVICE));
+    json_t *a_first = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(a_first, json_boolean(a->rounds[i].at_us < b->rounds[i].at_us));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "a_first", a_first, "a_us", times_of(a, n, FB_TIME_WALL), "b_us",
+                     times_of(b, n, FB_TIME_WALL), "a_device_us", times_of(a, n, FB_TIME_DEVICE), "b_device_us",
+                     times_of(b, n, FB_TIME_DEVICE));
 }
 
 static bool none_failed(const fb_session *s, fb_error *err)

@@ -110,6 +110,11 @@ const char *fb_figure_spread(char to[48], const fb_stat *s, fb_figure_source kin
     int u = 0;
     while (u < 2 && s->p90 < units[u].us) u++;
     double low = s->p10 / units[u].us, high = s->p90 / units[u].us;
+    char least[32], most[32];
+    if (low < 0.02 * high) { /* "0–175 ms" would say that a run took no time */
+        snprintf(to, 48, "%s%s–%s", fb_figure_sign(kind), fb_format_us(least, s->p10), fb_format_us(most, s->p90));
+        return to;
+    }
     int digits = high >= 99.95 ? 0 : high >= 9.995 ? 1 : 2;
     snprintf(to, 48, "%s%.*f–%.*f %s", fb_figure_sign(kind), digits, low, digits, high, units[u].unit);
     return to;
@@ -207,8 +212,8 @@ char *fb_figure_plain(const json_t *value)
 
 double fb_figure_anchored(double wall, double model_before, double model_after)
 {
-    double gain = model_before - model_after;
-    return gain > 0 ? fmax(wall - gain, wall * model_after / model_before) : wall - gain;
+    double gain = model_before - model_after, part = wall * model_after / model_before;
+    return gain > 0 ? fmax(wall - gain, part) : fmin(wall - gain, part);
 }
 
 bool fb_figure_column_has_model(const fb_column *c)

@@ -71,7 +71,8 @@ char *fb_figure_plain(const json_t *value);
 /* ---- of columns ---- */
 
 /* What a plan's wall time is expected to be, `wall` being that of a plan near it: the model is trusted for the
- * difference that an edit makes, not for the whole. Never less than in proportion. */
+ * difference that an edit makes, not for the whole. Never less than in proportion, nor more where an edit costs:
+ * undone, it leads back. */
 double fb_figure_anchored(double wall, double model_before, double model_after);
 /* The column's wall time: its report's, else anchored at that of the plan before the last edit, else the model's. NAN
  * when there is none, or the calibration behind it is doubted. */

@@ -214,6 +214,8 @@ const char *fb_output_against(const json_t *first, const json_t *row, char to[48
     fb_comparison c = first == row ? (fb_comparison){FB_SAME, .times = 1} : compared(first, row);
     fb_figure_source a = fb_figure_kind(first), b = fb_figure_kind(row);
     *to = '\0';
+    if (first != row && c.what == FB_CANNOT_TELL) /* nothing better is known than what the medians that are shown say */
+        c.times = fb_figure_number(first, FB_FIGURE_WALL) / fb_figure_number(row, FB_FIGURE_WALL);
     if (*why)
         snprintf(to, 48, "-");
     else if (first != row && isfinite(c.times) && c.what == FB_SAME)
@@ -286,7 +288,7 @@ static bool any_has(const json_t *rows, const char *a, const char *b, const char
 
 /* Columns that hold nothing in any row are left out. */
 typedef struct {
-    bool number, device, cold, gap, copies, measured, source;
+    bool number, device, cold, gap, copies, measured, predicted, source;
 } shown_columns;
 
 static void heading(fb_table *t, fb_figure_id id)
@@ -315,7 +317,7 @@ static void headings(fb_table *t, const json_t *varying, const shown_columns *ha
     }
     heading(t, FB_FIGURE_OVER_FLOOR);
     heading(t, FB_FIGURE_ERROR);
-    heading(t, FB_FIGURE_PREDICTED);
+    if (has->predicted) heading(t, FB_FIGURE_PREDICTED);
     if (!has->source) return;
     fb_table_column(t, fb_figures[FB_FIGURE_SOURCE].heading, "", true);
     fb_table_help(t, fb_figures[FB_FIGURE_SOURCE].help);
@@ -340,6 +342,32 @@ static void copies_cells(fb_table *t, const json_t *row)
     figure_cell(t, row, FB_FIGURE_COPIES);
     if (us > 0 && isfinite(hidden))
         fb_table_cellf(t, "%.0f %%", 100 * hidden / us);
+    else
+        fb_table_cell(t, "");
+}
+
+/* Beside a wall time that is a prediction itself, of kernels that are recorded in part, the model's alone would only
+ * contradict it. */
+static bool has_prediction(const json_t *row)
+{
+    return fb_figure_kind(row) != FB_SOURCE_PREDICTED && isfinite(fb_figure_number(row, FB_FIGURE_PREDICTED));
+}
+
+static bool any_prediction(const json_t *rows)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (has_prediction(row)) return true;
+    }
+    return false;
+}
+
+static void prediction_cell(fb_table *t, const json_t *row)
+{
+    if (has_prediction(row))
+        figure_cell(t, row, FB_FIGURE_PREDICTED);
     else
         fb_table_cell(t, "");
 }
@@ -376,7 +404,7 @@ static void report_row(fb_table *t, const json_t *rows, int i, const json_t *var
     else
         fb_table_cell(t, "");
     error_cell(t, row);
-    figure_cell(t, row, FB_FIGURE_PREDICTED);
+    if (has->predicted) prediction_cell(t, row);
     if (has->source)
         fb_table_cellf(t, "%s%s", fb_json_string_or(row, "source", ""),
                        fb_json_bool_or(row, "stale", false) ? ", stale" : "");
@@ -437,11 +465,12 @@ static void add_short_name(fb_str *to, const json_t *row)
     fb_str_addf(to, "%s%s%s", variant, *variant ? ":" : "", fb_json_string_or(row, "plan", ""));
 }
 
-/* All pairs beyond the first row, with which they are compared in the table, that may be compared and cannot be told
- * apart. */
-static void same_lines(const json_t *rows, fb_str *out)
+/* All pairs beyond the first row, with which they are compared in the table, that may be compared and of which `what`
+ * is known. */
+static void pairs_line(const json_t *rows, fb_difference what, fb_str *out)
 {
     enum { SAME_MOST = 12 };
+    bool same = what == FB_SAME;
     int n = (int)json_array_size(rows), said = 0, from = 0; /* the row that is being told of */
     for (int i = 1; i < n && said < SAME_MOST; i++)
         for (int k = i + 1; k < n && said < SAME_MOST; k++) {
@@ -450,12 +479,12 @@ static void same_lines(const json_t *rows, fb_str *out)
                 continue;
             if (fb_not_comparable(compared_of(a), compared_of(b))) continue;
             fb_comparison c = compared(a, b);
-            if (!isfinite(c.times) || fb_differs(&c)) continue;
+            if (!isfinite(c.times) || c.what != what) continue;
             if (from != i) {
-                fb_str_add(out, said ? "; " : "not told apart: ");
+                fb_str_add(out, said ? "; " : same ? "the same: " : "not told apart: ");
                 add_short_name(out, a);
             }
-            fb_str_add(out, from != i ? " = " : ", ");
+            fb_str_add(out, from != i ? same ? " = " : " and " : ", ");
             add_short_name(out, b);
             from = i;
             said++;
@@ -537,7 +566,8 @@ static void state_lines(const json_t *rows, fb_str *out)
 /* What the table leaves to be said, a sentence a line: what cannot be told apart or compared, and what was measured. */
 static void notes(const fb_output *r, fb_str *out)
 {
-    same_lines(r->rows, out);
+    pairs_line(r->rows, FB_SAME, out);
+    pairs_line(r->rows, FB_CANNOT_TELL, out);
     reason_lines(r->rows, out);
     moved_lines(r->rows, out);
     state_lines(r->rows, out);
@@ -590,6 +620,7 @@ static fb_table *table_of(const fb_output *r, bool numbered, bool source)
 {
     json_t *varying = fb_figure_params(r->rows, true);
     shown_columns has = {.number = numbered,
+                         .predicted = any_prediction(r->rows),
                          .device = any_has(r->rows, "device_us", "median", NULL),
                          .cold = any_has(r->rows, "cold_us", "median", NULL),
                          .copies = any_has(r->rows, "copy_us", "median", NULL),

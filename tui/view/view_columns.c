@@ -276,10 +276,14 @@ static void error(const fb_column *first, const fb_column *c, fb_cell *out)
     out->role = r->error.ok ? FB_ROLE_GOOD : FB_ROLE_BAD;
 }
 
+/* Beside a wall time that is a prediction itself, anchored or of kernels that are recorded in part, the model's alone
+ * would only contradict it. */
 static void prediction(const fb_column *first, const fb_column *c, fb_cell *out)
 {
+    fb_figure_source wall_is;
     (void)first;
-    if (fb_figure_column_has_model(c))
+    fb_figure_column_wall(c, &wall_is);
+    if (fb_figure_column_has_model(c) && wall_is != FB_SOURCE_PREDICTED)
         figure(out, c->predicted.us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
@@ -322,7 +326,7 @@ static void samples(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
     (void)first;
-    if (r && r->wall_us.n)
+    if (r && r->wall_us.n && r->source != FB_SOURCE_PREDICTED)
         snprintf(out->text, sizeof out->text, "%d", r->wall_us.n);
     else
         unknown(c, out);
@@ -480,6 +484,7 @@ static void source(const fb_column *first, const fb_column *c, fb_cell *out)
         return;
     }
     snprintf(out->text, sizeof out->text, "%s%s", fb_report_source_name(r->source), r->stale ? ", stale" : "");
+    if (r->stale) snprintf(out->brief, sizeof out->brief, "%sstale", fb_figure_sign(r->source));
     out->role = r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED : FB_ROLE_TEXT;
 }
 
@@ -623,7 +628,8 @@ static const char *figures_of(const fb_column *c, fb_role *role)
             : r->source == FB_SOURCE_MEASURED  ? FB_ROLE_GOOD
             : r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED
                                                : FB_ROLE_KEY;
-    return r->stale ? "stale" : fb_report_source_name(r->source);
+    if (!r->stale) return fb_report_source_name(r->source);
+    return r->source == FB_SOURCE_PREDICTED ? "~ stale" : r->source == FB_SOURCE_COMPOSED ? "≈ stale" : "stale";
 }
 
 /* As wide as titles want to be: what tells columns apart, the variant aside, is cut last. */

@@ -263,6 +263,7 @@ static bool read_samples(sampler *s, fb_metric_log *out, fb_error *err)
     }
     double first = n ? out->at_us[0] : 0;
     for (size_t i = 0; i < n; i++) out->at_us[i] = (out->at_us[i] - first) * 1e-3;
+    fb_metric_log_begin(out);
     return true;
 }
 
