@@ -150,7 +150,7 @@ typedef struct {
     const char *kind;        /* "host", "cuda", "replay", "torch": the part of the name before ':' */
     const fb_target *target; /* what programs are lowered for */
     /* Adds one line a device or library: found where, which version, or what is missing and what that costs the user.
-     * Works without opening anything; cheap. */
+     * Opens no device. Cheap without libraries, each of which has to be loaded; NULL: they are not asked for. */
     void (*list)(json_t *devices, json_t *libraries);
     fb_device *(*open)(const char *name, fb_error *err);
     void (*close)(fb_device *d);

@@ -102,8 +102,10 @@ static void list_driver(const fb_cuda_functions *f, CUdevice device, json_t *ent
 
 static void cuda_list(json_t *devices, json_t *libraries)
 {
-    fb_cuda_list_libraries(libraries);
-    fb_nvml_list(libraries);
+    if (libraries) {
+        fb_cuda_list_libraries(libraries);
+        fb_nvml_list(libraries);
+    }
     fb_error why;
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_DRIVER, &why);
     int n = f ? device_count(f, &why) : 0;

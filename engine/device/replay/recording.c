@@ -2,6 +2,8 @@
  * by what its launches run, so that it serves every plan with the same kernel. */
 #include "device/replay/recording.h"
 
+#include "device/replay/head.h"
+
 #include "base/embedded.h"
 #include "base/gzip.h"
 #include "base/json.h"
@@ -293,7 +295,8 @@ static const struct {
 };
 enum { SECTIONS = sizeof section / sizeof *section };
 
-static bool check_section(fb_recording *r, int s, fb_error *err)
+/* `head`: without figures, of which keys alone are there. */
+static bool check_section(fb_recording *r, int s, bool head, fb_error *err)
 {
     const char *key;
     if (section[s].optional && !json_object_get(r->root, section[s].key))
@@ -305,7 +308,7 @@ static bool check_section(fb_recording *r, int s, fb_error *err)
     {
         if (section[s].named && !is_name(key)) return wrong(err, section[s].key, key, "a name of 16 hex digits");
         if (section[s].object && !json_is_object(value)) return wrong(err, section[s].key, key, "an object");
-        if (!section[s].check(key, value, err)) return false;
+        if (!(head && fb_recording_is_figures(section[s].key)) && !section[s].check(key, value, err)) return false;
     }
     *(json_t **)((char *)r + section[s].at) = whole;
     return true;
@@ -348,34 +351,43 @@ fb_recording *fb_recording_new(const fb_machine *m)
     return r;
 }
 
-static bool read_text(fb_recording *r, const char *text, size_t n, fb_error *err)
+static bool read_text(fb_recording *r, const char *text, size_t n, bool head, fb_error *err)
 {
-    bool ok = (r->root = fb_json_parse(text, n, err)) != NULL && check_head(r, err);
-    for (int s = 0; ok && s < SECTIONS; s++) ok = check_section(r, s, err);
+    fb_str short_text = {0};
+    head = head && fb_recording_head(text, n, &short_text); /* what is damaged is read whole, which says how */
+    r->root = head ? fb_json_parse(short_text.text, short_text.n, err) : fb_json_parse(text, n, err);
+    fb_str_free(&short_text);
+    bool ok = r->root && check_head(r, err);
+    for (int s = 0; ok && s < SECTIONS; s++) ok = check_section(r, s, head, err);
     return ok;
 }
 
 /* Timelines stay as they are until somebody asks for one. */
-static bool read_compressed(fb_recording *r, const char *bytes, size_t n, fb_error *err)
+static bool read_compressed(fb_recording *r, const char *bytes, size_t n, bool head, fb_error *err)
 {
     size_t used, n_text;
     char *text = fb_gunzip(bytes, n, FB_RECORDING_MAX, &n_text, &used, err);
-    bool ok = text && read_text(r, text, n_text, err);
+    bool ok = text && read_text(r, text, n_text, head, err);
     fb_free(text);
-    r->n_apart = n - used;
-    if (!ok || !r->n_apart) return ok;
+    r->n_apart = ok && !head ? n - used : 0;
+    if (!r->n_apart) return ok;
     r->apart = fb_alloc(r->n_apart);
     memcpy(r->apart, bytes + used, r->n_apart);
     return true;
 }
 
-fb_recording *fb_recording_read(const char *text, size_t n, fb_error *err)
+static fb_recording *read_any(const char *text, size_t n, bool head, fb_error *err)
 {
     fb_recording *r = fb_calloc(1, sizeof *r);
-    bool ok = fb_is_gzip(text, n) ? read_compressed(r, text, n, err) : read_text(r, text, n, err);
+    bool ok = fb_is_gzip(text, n) ? read_compressed(r, text, n, head, err) : read_text(r, text, n, head, err);
     if (ok) return r;
     fb_recording_free(r);
     return NULL;
+}
+
+fb_recording *fb_recording_read(const char *text, size_t n, fb_error *err)
+{
+    return read_any(text, n, false, err);
 }
 
 void fb_recording_free(fb_recording *r)
@@ -1098,7 +1110,7 @@ static const fb_embedded_file *carried(const char *name, char path[4400])
     return f;
 }
 
-fb_recording *fb_recording_open(const char *name, fb_error *err)
+static fb_recording *open_any(const char *name, bool head, fb_error *err)
 {
     char path[4400];
     size_t n;
@@ -1112,8 +1124,18 @@ fb_recording *fb_recording_open(const char *name, fb_error *err)
             fb_fail(err, FB_ERR_UNAVAILABLE, "there is no recording \"%.64s\"", name);
         return NULL;
     }
-    fb_recording *r = text ? fb_recording_read(text, n, &why) : fb_recording_read(f->text, f->size, &why);
+    fb_recording *r = text ? read_any(text, n, head, &why) : read_any(f->text, f->size, head, &why);
     fb_free(text);
     if (!r) fb_fail(err, why.kind, "%s: %s", path, why.text);
     return r;
+}
+
+fb_recording *fb_recording_open(const char *name, fb_error *err)
+{
+    return open_any(name, false, err);
+}
+
+fb_recording *fb_recording_open_head(const char *name, fb_error *err)
+{
+    return open_any(name, true, err);
 }

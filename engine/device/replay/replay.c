@@ -89,7 +89,7 @@ static void replay_list(json_t *devices, json_t *libraries)
     int n = fb_recording_names(arena, &names);
     for (int i = 0; i < n; i++) {
         fb_error why = {0};
-        fb_recording *r = fb_recording_open(names[i], &why);
+        fb_recording *r = fb_recording_open_head(names[i], &why);
         json_array_append_new(devices, r ? entry_of(names[i], r)
                                          : json_pack("{s:o, s:s, s:s}", "device", json_sprintf("replay:%s", names[i]),
                                                      "kind", "replay", "missing", why.text));
