@@ -722,8 +722,14 @@ static void damaged_figures_are_told_when_opened(void **state)
     if (!head) fail_msg("%s", err.text);
     assert_string_equal(fb_recording_text(head, "date"), "2026-01-02T03:04:05Z");
     fb_recording_free(head);
-    assert_null(fb_recording_open("gpu", &err));
+    fb_device *d = fb_device_open("replay:gpu", &err);
+    if (!d) fail_msg("%s", err.text);
+    const fb_measure_options o = {.seeds = {1}, .n_seeds = 1};
+    assert_null(fb_measure_prepare(d, f.none, &o, NULL, &err));
     assert_int_equal(err.kind, FB_ERR_INPUT);
+    if (!strstr(err.text, "\"hot\"")) fail_msg("%s", err.text);
+    d->ops->close(d);
+    assert_null(fb_recording_read(text, n, &err));
     fb_free(text);
     fixture_free(&f);
 }
@@ -760,7 +766,7 @@ static void damaged_files_do_no_harm(void **state)
         }
         fb_recording_free(r);
         fb_str head = {0};
-        fb_recording_head(bad, length, &head); /* as safely */
+        fb_recording_head(bad, length, &head, NULL); /* as safely */
         fb_str_free(&head);
         fb_free(bad);
     }

@@ -2,29 +2,31 @@
  * where it copied it. Values that go are passed over by their brackets, many times faster than they are read. */
 #include "device/replay/head.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    bool keys; /* stay, with empty objects for values */
-} figures[] = {{"kernels", false}, {"groups", false}, {"plans", false}, {"peer_plans", true}};
-enum { FIGURES = sizeof figures / sizeof *figures };
+static const char *const names[FB_FIGURES] = {[FB_FIGURES_KERNELS] = "kernels",
+                                              [FB_FIGURES_GROUPS] = "groups",
+                                              [FB_FIGURES_PLANS] = "plans",
+                                              [FB_FIGURES_PEER_PLANS] = "peer_plans"};
 
 typedef struct {
     const char *at, *end;
     fb_str *out;
+    fb_figure_places *places; /* may be NULL */
+    fb_figures section;       /* whose values are passed over */
 } skim;
 
-static int figures_of(const char *name, size_t n)
+static fb_figures figures_of(const char *name, size_t n)
 {
-    for (int i = 0; i < FIGURES; i++)
-        if (strlen(figures[i].name) == n && memcmp(figures[i].name, name, n) == 0) return i;
-    return -1;
+    for (int i = 0; i < FB_FIGURES; i++)
+        if (strlen(names[i]) == n && memcmp(names[i], name, n) == 0) return (fb_figures)i;
+    return FB_FIGURES;
 }
 
-bool fb_recording_is_figures(const char *section)
+fb_figures fb_recording_figures(const char *section)
 {
-    return figures_of(section, strlen(section)) >= 0;
+    return figures_of(section, strlen(section));
 }
 
 static char next_sign(skim *s)
@@ -68,51 +70,100 @@ static bool pass_value(skim *s)
     return true;
 }
 
-/* The object at hand, its members' values as `value` gives them. */
-static bool each_member(skim *s, bool (*value)(skim *s, const char *key, size_t n))
+/* The object at hand, each member of which `member` takes from behind its colon. */
+static bool each_member(skim *s, bool (*member)(skim *s, const char *key, size_t n))
 {
-    bool some = false;
     if (!take(s, '{')) return false;
-    fb_str_add(s->out, "{");
-    while (some || !take(s, '}')) {
+    if (take(s, '}')) return true;
+    do {
         if (!take(s, '"')) return false;
-        const char *key = s->at;
-        s->at = past_text(key, s->end);
-        if (!s->at) return s->at = s->end, false;
-        size_t n = (size_t)(s->at - 1 - key);
-        fb_str_add(s->out, some ? ",\"" : "\"");
-        fb_str_add_n(s->out, key, n);
-        fb_str_add(s->out, "\":");
-        if (!take(s, ':') || !value(s, key, n)) return false;
-        if (take(s, '}')) break;
-        if (!take(s, ',')) return false;
-        some = true;
-    }
-    fb_str_add(s->out, "}");
-    return true;
+        const char *key = s->at, *after = past_text(key, s->end);
+        if (!after) return false;
+        s->at = after;
+        if (!take(s, ':') || !member(s, key, (size_t)(after - 1 - key))) return false;
+    } while (take(s, ','));
+    return take(s, '}');
 }
 
-static bool empty_value(skim *s, const char *key, size_t n)
+/* `"key":` in the object that is being written. */
+static void add_key(fb_str *out, const char *key, size_t n)
 {
-    (void)key;
-    (void)n;
-    fb_str_add(s->out, "{}");
-    return next_sign(s) == '{' && pass_value(s);
+    if (out->text[out->n - 1] != '{') fb_str_add(out, ",");
+    fb_str_add(out, "\"");
+    fb_str_add_n(out, key, n);
+    fb_str_add(out, "\":");
 }
 
-static bool top_value(skim *s, const char *key, size_t n)
+static bool pass_figure(skim *s, const char *key, size_t n)
 {
-    int figure = figures_of(key, n);
-    if (figure >= 0) return figures[figure].keys ? each_member(s, empty_value) : empty_value(s, key, n);
     next_sign(s);
-    const char *begin = s->at;
+    const char *value = s->at;
     if (!pass_value(s)) return false;
-    fb_str_add_n(s->out, begin, (size_t)(s->at - begin));
+    if (s->places) FB_VEC_PUSH(&s->places->in[s->section], (fb_figure_place){key, value, n, (size_t)(s->at - value)});
+    if (s->section != FB_FIGURES_PEER_PLANS) return true;
+    add_key(s->out, key, n);
+    fb_str_add(s->out, "{}");
     return true;
 }
 
-bool fb_recording_head(const char *text, size_t n, fb_str *out)
+static bool top_member(skim *s, const char *key, size_t n)
 {
-    skim s = {.at = text, .end = text + n, .out = out};
-    return each_member(&s, top_value) && next_sign(&s) == '\0' && s.at == s.end;
+    add_key(s->out, key, n);
+    s->section = figures_of(key, n);
+    if (s->section != FB_FIGURES) {
+        fb_str_add(s->out, "{");
+        bool ok = each_member(s, pass_figure);
+        fb_str_add(s->out, "}");
+        return ok;
+    }
+    next_sign(s);
+    const char *value = s->at;
+    if (!pass_value(s)) return false;
+    fb_str_add_n(s->out, value, (size_t)(s->at - value));
+    return true;
+}
+
+static int by_bytes(const char *a, size_t n, const char *b, size_t m)
+{
+    int order = memcmp(a, b, n < m ? n : m);
+    return order ? order : (n > m) - (n < m);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const fb_figure_place *x = a, *y = b;
+    return by_bytes(x->key, x->n_key, y->key, y->n_key);
+}
+
+/* False where a key is there twice. */
+static bool sort_places(fb_figure_places *places)
+{
+    for (int s = 0; s < FB_FIGURES; s++) {
+        fb_figure_place *at = places->in[s].at;
+        int n = places->in[s].n;
+        if (n) qsort(at, (size_t)n, sizeof *at, by_key);
+        for (int i = 1; i < n; i++)
+            if (by_key(&at[i - 1], &at[i]) == 0) return false;
+    }
+    return true;
+}
+
+bool fb_recording_head(const char *text, size_t n, fb_str *out, fb_figure_places *places)
+{
+    skim s = {.at = text, .end = text + n, .out = out, .places = places};
+    fb_str_add(out, "{");
+    bool ok = each_member(&s, top_member) && next_sign(&s) == '\0' && s.at == s.end;
+    fb_str_add(out, "}");
+    return ok && (!places || sort_places(places));
+}
+
+const fb_figure_place *fb_figure_find(const fb_figure_places *places, fb_figures section, const char *key)
+{
+    const fb_figure_place *at = places->in[section].at, wanted = {.key = key, .n_key = strlen(key)};
+    return at ? bsearch(&wanted, at, (size_t)places->in[section].n, sizeof *at, by_key) : NULL;
+}
+
+void fb_figure_places_free(fb_figure_places *places)
+{
+    for (int s = 0; s < FB_FIGURES; s++) FB_VEC_FREE(&places->in[s]);
 }

@@ -4,14 +4,30 @@
 #define FB_DEVICE_REPLAY_HEAD_H
 
 #include "base/str.h"
+#include "base/vec.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether a section (recording.h) holds figures. */
-bool fb_recording_is_figures(const char *section);
-/* Adds the text with those sections empty, but for what plans of peers are called. False for what is no JSON object as
- * far as it looks, which is not far: it counts brackets. */
-bool fb_recording_head(const char *text, size_t n, fb_str *out);
+/* The sections (recording.h) that hold figures, and which of them one is; FB_FIGURES: none of them. */
+typedef enum { FB_FIGURES_KERNELS, FB_FIGURES_GROUPS, FB_FIGURES_PLANS, FB_FIGURES_PEER_PLANS, FB_FIGURES } fb_figures;
+fb_figures fb_recording_figures(const char *section);
+
+/* Where each figure stands: pieces of the text, which has to stay. */
+typedef struct {
+    const char *key, *value;
+    size_t n_key, n_value;
+} fb_figure_place;
+typedef struct {
+    FB_VEC(fb_figure_place) in[FB_FIGURES]; /* by key */
+} fb_figure_places;
+void fb_figure_places_free(fb_figure_places *places);
+/* NULL: it is not there. */
+const fb_figure_place *fb_figure_find(const fb_figure_places *places, fb_figures section, const char *key);
+
+/* Adds the text with those sections empty, but for what plans of peers are called; `places`, empty before or NULL, take
+ * where their values stood. False for what is no JSON object as far as it looks, which is not far, for it counts
+ * brackets; and for a key that is there twice. */
+bool fb_recording_head(const char *text, size_t n, fb_str *out, fb_figure_places *places);
 
 #endif
