@@ -633,7 +633,7 @@ static bool run_once(fb_loaded *l, fb_cache_state cache, double *wall_us, fb_err
 {
     fb_cuda_device *d = l->device;
     if (!fb_cuda_restore(l, err)) return false;
-    if (cache == FB_CACHE_COLD && !fb_cuda_make_cold(d, err)) return false;
+    if (cache != FB_CACHE_HOT && !fb_cuda_make_cold(d, err)) return false;
     if (!fb_cuda_wait(d, err)) return false;
     double start = fb_now_us();
     if (!fb_cuda_launch(l, err) || !fb_cuda_wait(d, err)) return false;
