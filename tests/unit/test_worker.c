@@ -85,7 +85,8 @@ static bool next_event(fb_worker *w, int64_t deadline, fb_worker_event *e)
     return true;
 }
 
-/* Waits for an event of that kind (or an error) with that id; others are dropped, progress is noted. */
+/* Waits for an event of that kind (or an error) with that id; others are dropped, progress is noted. What gets on is
+ * waited for: on a busy machine a calibration takes minutes. */
 static fb_worker_event wait_event(fb_worker *w, fb_worker_event_kind kind, int64_t id, const char *progress)
 {
     fb_worker_event e;
@@ -93,6 +94,7 @@ static fb_worker_event wait_event(fb_worker *w, fb_worker_event_kind kind, int64
     int64_t deadline = fb_now_ns() + PATIENCE_MS * 1000000ll;
     while (next_event(w, deadline, &e)) {
         if (progress && e.kind == FB_WORKER_PROGRESS && strstr(e.text, progress)) seen = true;
+        if (e.kind == FB_WORKER_PROGRESS && e.id == id) deadline = fb_now_ns() + PATIENCE_MS * 1000000ll;
         if (e.id == id && (e.kind == kind || e.kind == FB_WORKER_ERROR)) {
             if (kind != FB_WORKER_ERROR && e.kind == FB_WORKER_ERROR) fail_msg("%s", e.error.text);
             if (!seen) fail_msg("no progress said \"%s\"", progress);
