@@ -308,10 +308,10 @@ void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
         w->host = fb_strdup(clean);
     }
     if (w->answered || !json_is_array(json_object_get(e->message, "devices"))) return;
+    w->workshop |= fb_json_bool_or(e->message, "workshop", false); /* greetings alone say so */
     /* A greeting need not have the libraries that were asked for. */
     if (s->options.libraries && w->listing && !json_array_size(json_object_get(e->message, "libraries"))) return;
     w->answered = true;
-    w->workshop |= fb_json_bool_or(e->message, "workshop", false);
     w->devices = told(s, worker, e->message, "devices");
     w->libraries = told(s, worker, e->message, "libraries");
     list_in_order(s);

@@ -197,10 +197,10 @@ static void run_recording(const uint8_t *bytes, size_t n)
 {
     fb_error err = {0};
     fb_str head = {0};
-    fb_figure_places places = {0};
+    fb_recording_places places = {0};
     fb_recording_head((const char *)bytes, n, &head, &places); /* as lists and replays read it */
-    fb_figure_find(&places, FB_FIGURES_PLANS, "0123456789abcdef");
-    fb_figure_places_free(&places);
+    fb_recording_place_of(&places, FB_FIGURES_PLANS, "0123456789abcdef");
+    fb_recording_places_free(&places);
     fb_str_free(&head);
     fb_recording *r = fb_recording_read((const char *)bytes, n, &err);
     if (!r) {

@@ -13,8 +13,8 @@ static const char *const names[FB_FIGURES] = {[FB_FIGURES_KERNELS] = "kernels",
 typedef struct {
     const char *at, *end;
     fb_str *out;
-    fb_figure_places *places; /* may be NULL */
-    fb_figures section;       /* whose values are passed over */
+    fb_recording_places *places; /* may be NULL */
+    fb_figures section;          /* whose values are passed over */
 } skim;
 
 static fb_figures figures_of(const char *name, size_t n)
@@ -99,7 +99,8 @@ static bool pass_figure(skim *s, const char *key, size_t n)
     next_sign(s);
     const char *value = s->at;
     if (!pass_value(s)) return false;
-    if (s->places) FB_VEC_PUSH(&s->places->in[s->section], (fb_figure_place){key, value, n, (size_t)(s->at - value)});
+    if (s->places)
+        FB_VEC_PUSH(&s->places->in[s->section], (fb_recording_place){key, value, n, (size_t)(s->at - value)});
     if (s->section != FB_FIGURES_PEER_PLANS) return true;
     add_key(s->out, key, n);
     fb_str_add(s->out, "{}");
@@ -131,15 +132,15 @@ static int by_bytes(const char *a, size_t n, const char *b, size_t m)
 
 static int by_key(const void *a, const void *b)
 {
-    const fb_figure_place *x = a, *y = b;
+    const fb_recording_place *x = a, *y = b;
     return by_bytes(x->key, x->n_key, y->key, y->n_key);
 }
 
 /* False where a key is there twice. */
-static bool sort_places(fb_figure_places *places)
+static bool sort_places(fb_recording_places *places)
 {
     for (int s = 0; s < FB_FIGURES; s++) {
-        fb_figure_place *at = places->in[s].at;
+        fb_recording_place *at = places->in[s].at;
         int n = places->in[s].n;
         if (n) qsort(at, (size_t)n, sizeof *at, by_key);
         for (int i = 1; i < n; i++)
@@ -148,7 +149,7 @@ static bool sort_places(fb_figure_places *places)
     return true;
 }
 
-bool fb_recording_head(const char *text, size_t n, fb_str *out, fb_figure_places *places)
+bool fb_recording_head(const char *text, size_t n, fb_str *out, fb_recording_places *places)
 {
     skim s = {.at = text, .end = text + n, .out = out, .places = places};
     fb_str_add(out, "{");
@@ -157,13 +158,13 @@ bool fb_recording_head(const char *text, size_t n, fb_str *out, fb_figure_places
     return ok && (!places || sort_places(places));
 }
 
-const fb_figure_place *fb_figure_find(const fb_figure_places *places, fb_figures section, const char *key)
+const fb_recording_place *fb_recording_place_of(const fb_recording_places *places, fb_figures section, const char *key)
 {
-    const fb_figure_place *at = places->in[section].at, wanted = {.key = key, .n_key = strlen(key)};
+    const fb_recording_place *at = places->in[section].at, wanted = {.key = key, .n_key = strlen(key)};
     return at ? bsearch(&wanted, at, (size_t)places->in[section].n, sizeof *at, by_key) : NULL;
 }
 
-void fb_figure_places_free(fb_figure_places *places)
+void fb_recording_places_free(fb_recording_places *places)
 {
     for (int s = 0; s < FB_FIGURES; s++) FB_VEC_FREE(&places->in[s]);
 }

@@ -17,17 +17,17 @@ fb_figures fb_recording_figures(const char *section);
 typedef struct {
     const char *key, *value;
     size_t n_key, n_value;
-} fb_figure_place;
+} fb_recording_place;
 typedef struct {
-    FB_VEC(fb_figure_place) in[FB_FIGURES]; /* by key */
-} fb_figure_places;
-void fb_figure_places_free(fb_figure_places *places);
+    FB_VEC(fb_recording_place) in[FB_FIGURES]; /* by key */
+} fb_recording_places;
+void fb_recording_places_free(fb_recording_places *places);
 /* NULL: it is not there. */
-const fb_figure_place *fb_figure_find(const fb_figure_places *places, fb_figures section, const char *key);
+const fb_recording_place *fb_recording_place_of(const fb_recording_places *places, fb_figures section, const char *key);
 
 /* Adds the text with those sections empty, but for what plans of peers are called; `places`, empty before or NULL, take
  * where their values stood. False for what is no JSON object as far as it looks, which is not far, for it counts
  * brackets; and for a key that is there twice. */
-bool fb_recording_head(const char *text, size_t n, fb_str *out, fb_figure_places *places);
+bool fb_recording_head(const char *text, size_t n, fb_str *out, fb_recording_places *places);
 
 #endif

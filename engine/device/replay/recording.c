@@ -32,7 +32,7 @@ struct fb_recording {
     fb_machine machine;
     /* Of one that is only served: its text, and where each figure stands in it until it is asked for. */
     char *text;
-    fb_figure_places places;
+    fb_recording_places places;
     fb_error *damage; /* what is wrong with a figure that was asked for */
 };
 
@@ -365,7 +365,7 @@ static bool read_text(fb_recording *r, char *text, size_t n, read_as as, fb_erro
     fb_str head = {0};
     if (as != READ_WHOLE && !fb_recording_head(text, n, &head, as == READ_SERVED ? &r->places : NULL)) {
         as = READ_WHOLE;
-        fb_figure_places_free(&r->places);
+        fb_recording_places_free(&r->places);
     }
     r->root = as == READ_WHOLE ? fb_json_parse(text, n, err) : fb_json_parse(head.text, head.n, err);
     fb_str_free(&head);
@@ -420,7 +420,7 @@ void fb_recording_free(fb_recording *r)
     json_decref(r->root);
     json_decref(r->timelines);
     fb_free(r->apart);
-    fb_figure_places_free(&r->places);
+    fb_recording_places_free(&r->places);
     fb_free(r->text);
     fb_free(r->damage);
     fb_free(r);
@@ -428,7 +428,7 @@ void fb_recording_free(fb_recording *r)
 
 static json_t *read_figure(const fb_recording *r, fb_figures of, const char *key, fb_error *err)
 {
-    const fb_figure_place *place = fb_figure_find(&r->places, of, key);
+    const fb_recording_place *place = fb_recording_place_of(&r->places, of, key);
     json_t *value = place ? fb_json_parse(place->value, place->n_value, err) : NULL;
     bool ok = value != NULL;
     for (int s = 0; ok && s < SECTIONS; s++) {
