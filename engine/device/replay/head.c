@@ -29,9 +29,14 @@ fb_figures fb_recording_figures(const char *section)
     return figures_of(section, strlen(section));
 }
 
+static bool is_one_of(char c, const char *signs)
+{
+    return c && strchr(signs, c);
+}
+
 static char next_sign(skim *s)
 {
-    while (s->at < s->end && memchr(" \t\r\n", *s->at, 4)) s->at++;
+    while (s->at < s->end && is_one_of(*s->at, " \t\r\n")) s->at++;
     return s->at < s->end ? *s->at : '\0';
 }
 
@@ -58,12 +63,12 @@ static bool pass_value(skim *s)
     int depth = 0;
     while (at && at < s->end) {
         char c = *at;
-        if (!depth && at > begin && memchr(",}]", c, 3)) break; /* behind a number or a word */
+        if (!depth && at > begin && is_one_of(c, ",}]")) break; /* behind a number or a word */
         at++;
         if (c == '"') at = past_text(at, s->end);
         depth += (c == '{' || c == '[') - (c == '}' || c == ']');
         if (depth < 0) return false;
-        if (!depth && memchr("\"}]", c, 3)) break;
+        if (!depth && is_one_of(c, "\"}]")) break;
     }
     if (!at || at == begin || depth) return false;
     s->at = at;
