@@ -36,7 +36,8 @@ typedef struct {
     double occupancy;   /* 0 … 1, theoretical */
 } fb_resources;
 
-typedef enum { FB_CACHE_HOT, FB_CACHE_COLD } fb_cache_state;
+/* FB_CACHE_ANY: nobody looks at the time, and each run is one that counts. */
+typedef enum { FB_CACHE_HOT, FB_CACHE_COLD, FB_CACHE_ANY } fb_cache_state;
 
 /* Launched as the program's mode says. */
 typedef struct {
@@ -153,7 +154,7 @@ typedef struct {
     const char *kind;        /* "host", "cuda", "replay", "torch": the part of the name before ':' */
     const fb_target *target; /* what programs are lowered for */
     /* Adds one line a device or library: found where, which version, or what is missing and what that costs the user.
-     * Works without opening anything; cheap. */
+     * Opens no device. Cheap without libraries, each of which has to be loaded; NULL: they are not asked for. */
     void (*list)(json_t *devices, json_t *libraries);
     fb_device *(*open)(const char *name, fb_error *err);
     void (*close)(fb_device *d);

@@ -132,7 +132,7 @@ static bool run(joined *j, int samples, fb_error *err)
 {
     fb_run_time times[3];
     return j->d->ops->poison(j->loaded, err) &&
-           j->d->ops->run(j->loaded, &(fb_run_how){.cache = FB_CACHE_COLD, .samples = samples}, times, err);
+           j->d->ops->run(j->loaded, &(fb_run_how){.cache = FB_CACHE_ANY, .samples = samples}, times, err);
 }
 
 /* ---- comparing ---- */

@@ -306,7 +306,7 @@ static bool run_poisoned(fb_measurement *m, uint64_t seed, const fb_progress *pr
     bool late = is_late(m);
     const fb_device_ops *ops = m->device->ops;
     if (!step(progress, "running", 0, err) || (late && !write_second(m, seed, progress, err))) return false;
-    const fb_run_how how = {.cache = FB_CACHE_COLD, .samples = late ? 3 : 1};
+    const fb_run_how how = {.cache = FB_CACHE_ANY, .samples = late ? 3 : 1};
     return ops->poison(m->loaded, err) && ops->run(m->loaded, &how, times, err);
 }
 

@@ -19,7 +19,7 @@ static void add_worker(fb_session *s, const char *command)
 {
     fb_worker_record *w = &s->workers[s->n_workers++];
     w->worker = fb_worker_new(s->self, command);
-    w->listing = fb_worker_devices(w->worker);
+    w->listing = fb_worker_devices(w->worker, s->options.libraries);
 }
 
 /* Workers that the user gave come first, so that their devices are the ones meant; this machine's own is the last. */
@@ -308,8 +308,10 @@ void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
         w->host = fb_strdup(clean);
     }
     if (w->answered || !json_is_array(json_object_get(e->message, "devices"))) return;
+    w->workshop |= fb_json_bool_or(e->message, "workshop", false); /* greetings alone say so */
+    /* A greeting need not have the libraries that were asked for. */
+    if (s->options.libraries && w->listing && !json_array_size(json_object_get(e->message, "libraries"))) return;
     w->answered = true;
-    w->workshop |= fb_json_bool_or(e->message, "workshop", false);
     w->devices = told(s, worker, e->message, "devices");
     w->libraries = told(s, worker, e->message, "libraries");
     list_in_order(s);

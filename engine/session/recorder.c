@@ -1195,7 +1195,7 @@ static bool take_worker(fb_recorder *r, int given, fb_str *missing, fb_error *er
 {
     fb_worker_event e;
     fb_worker *w = fb_worker_new(r->o.self, given < 0 ? NULL : r->o.workers[given]);
-    if (!answer(r, &w, fb_worker_devices(w), &e, err)) {
+    if (!answer(r, &w, fb_worker_devices(w, false), &e, err)) {
         fb_worker_free(w);
         return false;
     }

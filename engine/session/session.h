@@ -39,6 +39,7 @@ typedef struct {
     bool calibrate;             /* calibrate in the background when the device was not */
     int calm_ms;                /* … after this long without anything to do; 0: 1.5 s */
     bool counters;              /* measured traffic as well, on GPUs whose counters may be read */
+    bool libraries;             /* what each machine has of libraries is asked for, too */
     bool search_again;          /* `best` is searched for anew, whatever was found earlier */
     bool predictions;           /* what is chosen in puzzles is told to the workshop, if one is used */
     bool trust;                 /* every kernel in a file that a plan names may run */

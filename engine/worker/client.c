@@ -500,10 +500,12 @@ int64_t fb_worker_calibrate(fb_worker *w, const char *device)
     return id;
 }
 
-int64_t fb_worker_devices(fb_worker *w)
+int64_t fb_worker_devices(fb_worker *w, bool libraries)
 {
     int64_t id = ++w->last_id;
-    ask(w, id, json_pack("{s:s, s:I}", "type", "devices", "id", (json_int_t)id));
+    json_t *message = json_pack("{s:s, s:I}", "type", "devices", "id", (json_int_t)id);
+    if (libraries) json_object_set_new(message, "libraries", json_true());
+    ask(w, id, message);
     return id;
 }
 

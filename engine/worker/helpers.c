@@ -137,11 +137,11 @@ static void list_confinement(json_t *libraries)
 
 int fb_list_main(void *ctx, int in, int out)
 {
-    (void)ctx;
+    const bool *with_libraries = ctx;
     fb_channel *c = fb_channel_private(in, out);
     json_t *devices = json_array(), *libraries = json_array();
-    for (int i = 0; fb_device_table[i]; i++) fb_device_table[i]->list(devices, libraries);
-    list_confinement(libraries);
+    for (int i = 0; fb_device_table[i]; i++) fb_device_table[i]->list(devices, *with_libraries ? libraries : NULL);
+    if (*with_libraries) list_confinement(libraries);
     fb_channel_send(c, json_pack("{s:o, s:o}", "devices", devices, "libraries", libraries));
     fb_channel_flush(c, 10000, NULL);
     return 0;

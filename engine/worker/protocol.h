@@ -20,7 +20,7 @@
  * machine: plan for that one, and measure nothing
  *   {"type":"cancel","id":N}                                              also while compiling or in the queue
  *   {"type":"calibrate","id":N,"device":"host"}
- *   {"type":"devices","id":N}
+ *   {"type":"devices","id":N,"libraries":true}                            without it: no libraries, which take time
  *   {"type":"file","key":K,"bytes":n} followed by n raw bytes              values of FB_DIST_FILE inputs, as doubles
  *   {"type":"from","name":N,"origin":ADDRESS}                             to a workshop, by seat --stdio alone
  *   {"type":"predict","puzzle":P,"chosen":KEY,"guess":X}                  to a workshop alone (workshop/workshop.h)

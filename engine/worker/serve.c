@@ -58,6 +58,12 @@ typedef struct {
     double limit_s;
 } request;
 
+/* A request for the list of devices. */
+typedef struct {
+    int64_t id;
+    bool libraries;
+} list_ask;
+
 typedef struct {
     fb_channel *front;
     FB_VEC(kept_graph) graphs;
@@ -94,8 +100,9 @@ typedef struct {
     FB_VEC(made_reference) made; /* that the front was not told of */
 
     fb_child lister;
-    bool greeted;            /* hello was sent */
-    FB_VEC(int64_t) listing; /* ids that wait for the list */
+    bool greeted;             /* hello was sent */
+    bool lists_libraries;     /* the lister that runs, or ran last */
+    FB_VEC(list_ask) listing; /* who waits for the list */
     bool quit;
     int status;
 } supervisor;
@@ -610,8 +617,8 @@ static void cancel(supervisor *s, json_t *message)
 
 static void list_devices(supervisor *s, json_t *message)
 {
-    int64_t id = fb_json_int_or(message, "id", 0);
-    FB_VEC_PUSH(&s->listing, id);
+    list_ask ask = {fb_json_int_or(message, "id", 0), fb_json_bool_or(message, "libraries", false)};
+    FB_VEC_PUSH(&s->listing, ask);
 }
 
 static void send_list(supervisor *s, json_t *list)
@@ -625,10 +632,16 @@ static void send_list(supervisor *s, json_t *list)
                                             devices, "libraries", libraries));
         s->greeted = true;
     }
-    for (int i = 0; i < s->listing.n; i++)
-        fb_channel_send(s->front, json_pack("{s:s, s:I, s:O, s:O}", "type", "devices", "id",
-                                            (json_int_t)s->listing.at[i], "devices", devices, "libraries", libraries));
-    s->listing.n = 0;
+    int waiting = 0; /* who came late with the wish for libraries gets another list */
+    for (int i = 0; i < s->listing.n; i++) {
+        list_ask *ask = &s->listing.at[i];
+        if (ask->libraries && !s->lists_libraries)
+            s->listing.at[waiting++] = *ask;
+        else
+            fb_channel_send(s->front, json_pack("{s:s, s:I, s:O, s:O}", "type", "devices", "id", (json_int_t)ask->id,
+                                                "devices", devices, "libraries", libraries));
+    }
+    s->listing.n = waiting;
     size_t i;
     json_array_foreach(devices, i, entry)
     {
@@ -650,6 +663,7 @@ static void pump_lister(supervisor *s)
     if (!json_is_array(json_object_get(list, "devices")) || !json_is_array(json_object_get(list, "libraries"))) {
         json_decref(list);
         list = json_pack("{s:[], s:[]}", "devices", "libraries");
+        s->lists_libraries = true; /* it is not asked again */
         say_error(s, 0, FB_ERR_CRASH, "the process that looks for devices ended before it was done");
     }
     fb_child_kill(&s->lister);
@@ -661,7 +675,9 @@ static void start_lister(supervisor *s)
 {
     fb_error why = {0};
     if (s->lister.pid || (s->greeted && !s->listing.n)) return;
-    if (fb_child_start(&s->lister, NULL, fb_list_main, NULL, -1, &why)) return;
+    s->lists_libraries = false;
+    for (int i = 0; i < s->listing.n; i++) s->lists_libraries |= s->listing.at[i].libraries;
+    if (fb_child_start(&s->lister, NULL, fb_list_main, &s->lists_libraries, -1, &why)) return;
     fb_send_error(s->front, 0, &why);
     s->quit = true;
     s->status = 1;

@@ -70,7 +70,7 @@ void fb_worker_cancel(fb_worker *w, int64_t id);
 int64_t fb_worker_search(fb_worker *w, const fb_graph *g, const char *device, const fb_measure_options *o, bool again,
                          const fb_machine *plan_as);
 int64_t fb_worker_calibrate(fb_worker *w, const char *device);
-int64_t fb_worker_devices(fb_worker *w);
+int64_t fb_worker_devices(fb_worker *w, bool libraries); /* libraries: takes longer, for each is loaded */
 void fb_worker_send_file(fb_worker *w, const char *key, const double *values, int64_t n);
 
 /* Something that it is told and does not answer; dropped where it does not run. Steals the message. */

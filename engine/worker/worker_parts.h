@@ -58,6 +58,7 @@ typedef struct {
 int fb_worker_reference_main(void *ctx, int in,
                              int out); /* ctx: fb_reference_job. Exit status 0, or an error message and 1 */
 
-int fb_list_main(void *ctx, int in, int out); /* sends one {"devices":[…],"libraries":[…]} */
+/* Sends one {"devices":[…],"libraries":[…]}. `ctx`: a bool, whether it looks for libraries. */
+int fb_list_main(void *ctx, int in, int out);
 
 #endif

@@ -31,7 +31,7 @@ static const message_row rows[] = {
     [FB_ASK_RELEASE] = {"release", true, {0}},
     [FB_ASK_SEARCH] = {"search", true, {"graph", "device", "seeds", "again"}},
     [FB_ASK_CANCEL] = {"cancel", true, {0}},
-    [FB_ASK_DEVICES] = {"devices", true, {0}},
+    [FB_ASK_DEVICES] = {"devices", true, {"libraries"}},
     [FB_ASK_PREDICT] = {"predict", false, {"puzzle", "chosen", "guess"}},
 };
 enum { ROWS = sizeof rows / sizeof *rows };

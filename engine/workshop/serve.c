@@ -238,7 +238,7 @@ fb_workshop *fb_workshop_new(const fb_workshop_options *o, fb_error *err)
         return NULL;
     }
     w->lister = fb_worker_new(w->self, NULL);
-    w->listing = fb_worker_devices(w->lister);
+    w->listing = fb_worker_devices(w->lister, false);
     return w;
 }
 

@@ -2,6 +2,7 @@
 # What the sources promise of themselves: arrows between folders point down, and devices are asked what they can do,
 # never who they are.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+once "it reads sources"
 
 srcdir=$(cd / && cd "${FB_SRCDIR:-.}" && pwd)
 : >out

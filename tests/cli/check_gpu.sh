@@ -2,6 +2,7 @@
 # The scripts of `make check-gpu` (tests/gpu/check.sh), with programs that stand in for those that need a GPU: results come at once,
 # parts can be chosen and limited, and a run that was stopped goes on where it was.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+once "every program in it stands in for another"
 gpu=${FB_SRCDIR:-.}/tests/gpu
 mkdir bin
 # Two parts of two cases each. With "slow" in the folder the last case goes on until that is gone; with "bad" one fails.

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "decide/preset.h"
+#include "device/replay/head.h"
 #include "device/replay/recording.h"
 #include "graph/graph_json.h"
 #include "plan/plan.h"
@@ -195,6 +196,12 @@ static void run_seat(const uint8_t *bytes, size_t n)
 static void run_recording(const uint8_t *bytes, size_t n)
 {
     fb_error err = {0};
+    fb_str head = {0};
+    fb_recording_places places = {0};
+    fb_recording_head((const char *)bytes, n, &head, &places); /* as lists and replays read it */
+    fb_recording_place_of(&places, FB_FIGURES_PLANS, "0123456789abcdef");
+    fb_recording_places_free(&places);
+    fb_str_free(&head);
     fb_recording *r = fb_recording_read((const char *)bytes, n, &err);
     if (!r) {
         check_error(&err);

@@ -7,7 +7,7 @@
 #include "decide/preset.h"
 #include "plan/loops.h"
 
-enum { LIMIT_MS = 60000 };
+enum { LIMIT_MS = 180000 };
 
 #define LSTM(N, H, TYPE, WHAT)                                                                                         \
     "local N, H = " #N ", " #H "\n"                                                                                    \

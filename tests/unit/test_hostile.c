@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT_MS = 60000 };
+enum { LIMIT_MS = 180000 };
 
 typedef FB_VEC(struct CMUnitTest) test_list;
 

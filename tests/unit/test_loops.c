@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 60000, RANDOM_PLANS = 6 };
+enum { LIMIT_MS = 180000, RANDOM_PLANS = 6 };
 
 static const struct {
     const char *name, *body;

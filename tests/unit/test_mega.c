@@ -8,7 +8,7 @@
 #include "decide/preset.h"
 #include "plan/loops.h"
 
-enum { LIMIT_MS = 60000 };
+enum { LIMIT_MS = 180000 };
 
 static const char *const bodies[] = {
     "local x = g:input('x', {5, 8, 5})\n"

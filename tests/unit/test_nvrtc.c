@@ -23,7 +23,7 @@
 #define uthash_free(block, bytes) fb_free(block)
 #include <uthash.h>
 
-enum { LIMIT_MS = 60000 };
+enum { LIMIT_MS = 180000 };
 
 static char archs[3][16];
 static int n_archs;

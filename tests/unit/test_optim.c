@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 60000, MAX_PARAMS = 16, MAX_ELEMENTS = 16 };
+enum { LIMIT_MS = 180000, MAX_PARAMS = 16, MAX_ELEMENTS = 16 };
 
 /* Builds the script's graph; NULL with the error when it is refused. */
 static fb_graph *built(const char *text, fb_error *err, int *line)

@@ -15,7 +15,7 @@
 
 #include <inttypes.h>
 
-enum { TARGETS = 2, LIMIT_MS = 60000, FILE_LIMIT = 1 << 22 };
+enum { TARGETS = 2, LIMIT_MS = 180000, FILE_LIMIT = 1 << 22 };
 
 static const fb_device_kind kinds[TARGETS] = {FB_DEVICE_HOST, FB_DEVICE_CUDA};
 static const fb_target *const targets[TARGETS] = {&fb_target_c, &fb_target_cuda};

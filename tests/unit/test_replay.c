@@ -7,6 +7,7 @@
 #include "base/gzip.h"
 #include "base/json.h"
 #include "code/lower.h"
+#include "device/replay/head.h"
 #include "device/replay/recording.h"
 #include "measure/compare.h"
 #include "measure/measure.h"
@@ -659,6 +660,80 @@ static void carried_recordings_are_whole(void **state)
     }
 }
 
+/* Lists of a recording are made of its head, which says the same and holds no figure. */
+static void a_head_is_the_recording_without_figures(void **state)
+{
+    (void)state;
+    const char **names, *script, *variant, *peers[] = {"torch", "jax", "onnx", "tinygrad"};
+    fb_arena *arena = fb_arena_new();
+    int n = fb_recording_names(arena, &names), peer_plans = 0;
+    for (int i = 0; i < n; i++) {
+        fb_error err = {0};
+        fb_recording *whole = fb_recording_open(names[i], &err), *head = fb_recording_open_head(names[i], &err);
+        json_t *variants, *graph;
+        if (!whole || !head) fail_msg("%s: %s", names[i], err.text);
+        assert_true(json_equal(fb_recording_scripts(whole), fb_recording_scripts(head)));
+        assert_int_equal(fb_recording_text(whole, "date") != NULL, fb_recording_text(head, "date") != NULL);
+        assert_string_equal(fb_recording_machine(whole)->name, fb_recording_machine(head)->name);
+        json_object_foreach((json_t *)fb_recording_scripts(whole), script, variants)
+        {
+            json_object_foreach(variants, variant, graph)
+            {
+                for (size_t p = 0; p < sizeof peers / sizeof *peers; p++) {
+                    fb_str all = {0}, in_head = {0};
+                    fb_recording_peer_plans(whole, json_string_value(graph), peers[p], &all);
+                    fb_recording_peer_plans(head, json_string_value(graph), peers[p], &in_head);
+                    assert_string_equal(fb_str_get(&all), fb_str_get(&in_head));
+                    peer_plans += all.n > 0;
+                    fb_str_free(&all);
+                    fb_str_free(&in_head);
+                }
+            }
+        }
+        fb_recording_free(whole);
+        fb_recording_free(head);
+    }
+    assert_true(n > 0 && peer_plans > 0);
+    fb_arena_free(arena);
+}
+
+/* Damaged figures are told by who opens the recording; a list does not look at them. */
+static void damaged_figures_are_told_when_opened(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    record_kernels(&f, f.none, 10);
+    fb_recording_set_text(f.r, "date", "2026-01-02T03:04:05Z");
+    save_as(&f, "gpu.json");
+    const char *path = in_scratch("gpu.json");
+    size_t n;
+    char *text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL), *hot = strstr(text, "\"hot\":[");
+    assert_non_null(hot);
+    hot[6] = '-'; /* no JSON any more */
+    assert_true(fb_write_file(path, text, n, NULL));
+    fb_error err = {0};
+    fb_recording *head = fb_recording_open_head("gpu", &err);
+    if (head) fail_msg("a list where brackets do not match"); /* read whole, for what is wrong */
+    assert_non_null(strstr(err.text, "gpu.json"));
+    hot[6] = '[';
+    memcpy(hot + 7, "-1", 2);
+    assert_true(fb_write_file(path, text, n, NULL));
+    head = fb_recording_open_head("gpu", &err);
+    if (!head) fail_msg("%s", err.text);
+    assert_string_equal(fb_recording_text(head, "date"), "2026-01-02T03:04:05Z");
+    fb_recording_free(head);
+    fb_device *d = fb_device_open("replay:gpu", &err);
+    if (!d) fail_msg("%s", err.text);
+    const fb_measure_options o = {.seeds = {1}, .n_seeds = 1};
+    assert_null(fb_measure_prepare(d, f.none, &o, NULL, &err));
+    assert_int_equal(err.kind, FB_ERR_INPUT);
+    if (!strstr(err.text, "\"hot\"")) fail_msg("%s", err.text);
+    d->ops->close(d);
+    assert_null(fb_recording_read(text, n, &err));
+    fb_free(text);
+    fixture_free(&f);
+}
+
 /* A file with some bytes changed is refused with a sentence, or serves a plan; never anything else. */
 static void damaged_files_do_no_harm(void **state)
 {
@@ -690,6 +765,9 @@ static void damaged_files_do_no_harm(void **state)
             fb_report_free(ask(f.none, "replay:gpu"));
         }
         fb_recording_free(r);
+        fb_str head = {0};
+        fb_recording_head(bad, length, &head, NULL); /* as safely */
+        fb_str_free(&head);
         fb_free(bad);
     }
     assert_true(read > 0 && read < TRIES);
@@ -724,6 +802,8 @@ int main(void)
         cmocka_unit_test(recordings_are_listed),
         cmocka_unit_test(a_peer_is_served_by_name),
         cmocka_unit_test(carried_recordings_are_whole),
+        cmocka_unit_test(a_head_is_the_recording_without_figures),
+        cmocka_unit_test(damaged_figures_are_told_when_opened),
         cmocka_unit_test(damaged_files_do_no_harm),
     };
     return cmocka_run_group_tests_name("replay", tests, set_up, remove_scratch);

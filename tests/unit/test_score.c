@@ -1144,7 +1144,7 @@ static fb_graph *build(fb_script *s, const char *variant, const json_t *set)
 {
     fb_script_event e;
     fb_script_build(s, variant, set);
-    assert_true(next_event(s, &e, 60000));
+    assert_true(next_event(s, &e, 180000));
     if (e.kind == FB_SCRIPT_GRAPH) return e.graph;
     find("error: %s", e.error.text); /* a busy machine may stop a script */
     return NULL;

@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 60000 };
+enum { LIMIT_MS = 180000 };
 
 /* ---- scripts in a folder of their own ---- */
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT_MS = 60000, AT_ONCE = 24 };
+enum { LIMIT_MS = 180000, AT_ONCE = 24 };
 
 typedef struct {
     fb_device *device;

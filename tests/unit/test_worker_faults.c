@@ -350,7 +350,7 @@ static int64_t drips(fb_worker *w)
     char why[200];
     fb_worker *other = fb_worker_new(NULL, in_scratch("drips"));
     fb_worker_set_patience(other, 0.3);
-    assert_false(answer(other, fb_worker_devices(other), FB_WORKER_DEVICES, NULL, why));
+    assert_false(answer(other, fb_worker_devices(other, false), FB_WORKER_DEVICES, NULL, why));
     fb_worker_free(other);
     return fb_now_ns();
 }

@@ -1266,15 +1266,15 @@ static void a_lost_line_is_no_other_seat(void **state)
     fb_worker *w = seat();
     const char *chosen[] = {"bytes", "launches"};
     for (int i = 0; i < 2; i++) {
-        expect(w, fb_worker_devices(w), FB_WORKER_DEVICES);
+        expect(w, fb_worker_devices(w, false), FB_WORKER_DEVICES);
         fb_worker_tell(w, json_pack("{s:s, s:s, s:s}", "type", "predict", "puzzle", "p", "chosen", chosen[i]));
-        expect(w, fb_worker_devices(w), FB_WORKER_DEVICES); /* it has been heard */
+        expect(w, fb_worker_devices(w, false), FB_WORKER_DEVICES); /* it has been heard */
         if (i) break;
         pid_t line = line_of_a_seat();
         assert_true(line > 0);
         kill(line, SIGKILL);
         for (bool lost = false; !lost;) { /* what was asked before that is noticed is lost with it */
-            fb_worker_event e = answer(w, fb_worker_devices(w), NULL);
+            fb_worker_event e = answer(w, fb_worker_devices(w, false), NULL);
             lost = e.kind == FB_WORKER_ERROR;
             fb_worker_event_clear(&e);
         }

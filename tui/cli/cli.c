@@ -355,6 +355,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
         .workers = cli->common.workers,
         .set = cli->common.set,
         .counters = cli->counters,
+        .libraries = cli->libraries,
         .trust = cli->common.trust,
         .plan_as = cli->plan_as,
         .plan_as_gpus = cli->plan_as_gpus,

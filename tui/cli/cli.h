@@ -60,6 +60,7 @@ typedef struct {
     void *ctx;
     char *(*help)(int key, const char *text, void *input); /* argp's help filter; NULL: none */
     bool counters;                                         /* see fb_session_options */
+    bool libraries;                                        /* see fb_session_options */
     bool lesson;                                           /* what is opened is a lesson, not a script */
     bool search_again;                                     /* see fb_session_options */
     const char *values;                                    /* see fb_session_options */

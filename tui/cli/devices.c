@@ -269,6 +269,7 @@ static int devices_main(const fb_command *me, int argc, char **argv)
         fb_cli_free(&cli);
         return status;
     }
+    cli.libraries = true;
     fb_session *s = fb_cli_open(&cli, NULL, &status);
     size_t i;
     json_t *entry;

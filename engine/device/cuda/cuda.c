@@ -102,8 +102,10 @@ static void list_driver(const fb_cuda_functions *f, CUdevice device, json_t *ent
 
 static void cuda_list(json_t *devices, json_t *libraries)
 {
-    fb_cuda_list_libraries(libraries);
-    fb_nvml_list(libraries);
+    if (libraries) {
+        fb_cuda_list_libraries(libraries);
+        fb_nvml_list(libraries);
+    }
     fb_error why;
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_DRIVER, &why);
     int n = f ? device_count(f, &why) : 0;
@@ -631,7 +633,7 @@ static bool run_once(fb_loaded *l, fb_cache_state cache, double *wall_us, fb_err
 {
     fb_cuda_device *d = l->device;
     if (!fb_cuda_restore(l, err)) return false;
-    if (cache == FB_CACHE_COLD && !fb_cuda_make_cold(d, err)) return false;
+    if (cache != FB_CACHE_HOT && !fb_cuda_make_cold(d, err)) return false;
     if (!fb_cuda_wait(d, err)) return false;
     double start = fb_now_us();
     if (!fb_cuda_launch(l, err) || !fb_cuda_wait(d, err)) return false;

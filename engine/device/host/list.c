@@ -132,6 +132,7 @@ void fb_host_list(json_t *devices, json_t *libraries)
     }
     json_object_set_new(o, "machine", fb_machine_to_json(&m));
     json_array_append_new(devices, o);
+    if (!libraries) return;
     list_compiler(libraries);
     list_product_libraries(libraries);
 }

@@ -2,6 +2,8 @@
  * by what its launches run, so that it serves every plan with the same kernel. */
 #include "device/replay/recording.h"
 
+#include "device/replay/head.h"
+
 #include "base/embedded.h"
 #include "base/gzip.h"
 #include "base/json.h"
@@ -28,6 +30,10 @@ struct fb_recording {
     char *apart;       /* the compressed rest of the file */
     size_t n_apart;
     fb_machine machine;
+    /* Of one that is only served: its text, and where each figure stands in it until it is asked for. */
+    char *text;
+    fb_recording_places places;
+    fb_error *damage; /* what is wrong with a figure that was asked for */
 };
 
 /* ---- what things are called ---- */
@@ -293,7 +299,8 @@ static const struct {
 };
 enum { SECTIONS = sizeof section / sizeof *section };
 
-static bool check_section(fb_recording *r, int s, fb_error *err)
+/* `figures`: they are in it. */
+static bool check_section(fb_recording *r, int s, bool figures, fb_error *err)
 {
     const char *key;
     if (section[s].optional && !json_object_get(r->root, section[s].key))
@@ -305,6 +312,7 @@ static bool check_section(fb_recording *r, int s, fb_error *err)
     {
         if (section[s].named && !is_name(key)) return wrong(err, section[s].key, key, "a name of 16 hex digits");
         if (section[s].object && !json_is_object(value)) return wrong(err, section[s].key, key, "an object");
+        if (!figures && fb_recording_figures(section[s].key) != FB_FIGURES) continue;
         if (!section[s].check(key, value, err)) return false;
     }
     *(json_t **)((char *)r + section[s].at) = whole;
@@ -348,34 +356,62 @@ fb_recording *fb_recording_new(const fb_machine *m)
     return r;
 }
 
-static bool read_text(fb_recording *r, const char *text, size_t n, fb_error *err)
+/* Whole; its figures when they are asked for, at their places in the text; or the head alone. */
+typedef enum { READ_WHOLE, READ_SERVED, READ_HEAD } read_as;
+
+/* Takes the text where it is served from. What is damaged is read whole, which says how. */
+static bool read_text(fb_recording *r, char *text, size_t n, read_as as, fb_error *err)
 {
-    bool ok = (r->root = fb_json_parse(text, n, err)) != NULL && check_head(r, err);
-    for (int s = 0; ok && s < SECTIONS; s++) ok = check_section(r, s, err);
+    fb_str head = {0};
+    if (as != READ_WHOLE && !fb_recording_head(text, n, &head, as == READ_SERVED ? &r->places : NULL)) {
+        as = READ_WHOLE;
+        fb_recording_places_free(&r->places);
+    }
+    r->root = as == READ_WHOLE ? fb_json_parse(text, n, err) : fb_json_parse(head.text, head.n, err);
+    fb_str_free(&head);
+    bool ok = r->root && check_head(r, err);
+    for (int s = 0; ok && s < SECTIONS; s++) ok = check_section(r, s, as == READ_WHOLE, err);
+    if (as == READ_SERVED) {
+        r->text = text;
+        r->damage = fb_calloc(1, sizeof *r->damage);
+    } else {
+        fb_free(text);
+    }
     return ok;
 }
 
 /* Timelines stay as they are until somebody asks for one. */
-static bool read_compressed(fb_recording *r, const char *bytes, size_t n, fb_error *err)
+static bool read_compressed(fb_recording *r, const char *bytes, size_t n, read_as as, fb_error *err)
 {
     size_t used, n_text;
     char *text = fb_gunzip(bytes, n, FB_RECORDING_MAX, &n_text, &used, err);
-    bool ok = text && read_text(r, text, n_text, err);
-    fb_free(text);
-    r->n_apart = n - used;
-    if (!ok || !r->n_apart) return ok;
+    bool ok = text && read_text(r, text, n_text, as, err);
+    r->n_apart = ok && as != READ_HEAD ? n - used : 0;
+    if (!r->n_apart) return ok;
     r->apart = fb_alloc(r->n_apart);
     memcpy(r->apart, bytes + used, r->n_apart);
     return true;
 }
 
-fb_recording *fb_recording_read(const char *text, size_t n, fb_error *err)
+static fb_recording *read_any(const char *text, size_t n, read_as as, fb_error *err)
 {
     fb_recording *r = fb_calloc(1, sizeof *r);
-    bool ok = fb_is_gzip(text, n) ? read_compressed(r, text, n, err) : read_text(r, text, n, err);
+    bool ok;
+    if (fb_is_gzip(text, n)) {
+        ok = read_compressed(r, text, n, as, err);
+    } else {
+        char *own = fb_alloc(n + 1);
+        memcpy(own, text, n);
+        ok = read_text(r, own, n, as, err);
+    }
     if (ok) return r;
     fb_recording_free(r);
     return NULL;
+}
+
+fb_recording *fb_recording_read(const char *text, size_t n, fb_error *err)
+{
+    return read_any(text, n, READ_WHOLE, err);
 }
 
 void fb_recording_free(fb_recording *r)
@@ -384,7 +420,41 @@ void fb_recording_free(fb_recording *r)
     json_decref(r->root);
     json_decref(r->timelines);
     fb_free(r->apart);
+    fb_recording_places_free(&r->places);
+    fb_free(r->text);
+    fb_free(r->damage);
     fb_free(r);
+}
+
+static json_t *read_figure(const fb_recording *r, fb_figures of, const char *key, fb_error *err)
+{
+    const fb_recording_place *place = fb_recording_place_of(&r->places, of, key);
+    json_t *value = place ? fb_json_parse(place->value, place->n_value, err) : NULL;
+    bool ok = value != NULL;
+    for (int s = 0; ok && s < SECTIONS; s++) {
+        if (fb_recording_figures(section[s].key) != of) continue;
+        ok = (!section[s].named || is_name(key)) &&
+             (json_is_object(value) || !section[s].object || wrong(err, section[s].key, key, "an object")) &&
+             section[s].check(key, value, err);
+    }
+    if (ok) return value;
+    json_decref(value);
+    return NULL;
+}
+
+/* A figure of the section `whole`; NULL: it has none of that name, or a damaged one. */
+static json_t *figure(const fb_recording *r, fb_figures of, json_t *whole, const char *key)
+{
+    json_t *value = json_object_get(whole, key);
+    if (!r->text || (value && (!json_is_object(value) || json_object_size(value)))) return value;
+    value = read_figure(r, of, key, r->damage);
+    if (value) json_object_set_new(whole, key, value);
+    return value;
+}
+
+bool fb_recording_sound(const fb_recording *r, fb_error *err)
+{
+    return !r->damage || !r->damage->kind || fb_fail(err, r->damage->kind, "%s", r->damage->text);
 }
 
 static void add_value(fb_str *out, const json_t *value)
@@ -467,6 +537,7 @@ bool fb_recording_write(fb_recording *r, const char *path, fb_error *err)
     fb_str out = {0};
     const char *key;
     json_t *value;
+    FB_ASSERT(!r->text); /* one that is served does not have all in its objects */
     json_object_foreach(r->root, key, value)
     {
         if (is_section(key)) continue;
@@ -621,7 +692,7 @@ static void get_rounds(const json_t *o, fb_rounds *to)
 
 bool fb_recording_kernel(const fb_recording *r, const char *code, fb_recorded_kernel *out)
 {
-    const json_t *k = json_object_get(r->kernels, code), *dram = json_object_get(k, "dram");
+    const json_t *k = figure(r, FB_FIGURES_KERNELS, r->kernels, code), *dram = json_object_get(k, "dram");
     *out = (fb_recorded_kernel){
         .hot_us = get_stat(k, "hot"),
         .cold_us = get_stat(k, "cold"),
@@ -666,13 +737,13 @@ void fb_recording_set_kernel(fb_recording *r, const char *code, const fb_recorde
 
 int fb_recording_group(const fb_recording *r, const char *signature)
 {
-    const json_t *codes = json_object_get(r->groups, signature);
+    const json_t *codes = figure(r, FB_FIGURES_GROUPS, r->groups, signature);
     return codes ? (int)json_array_size(codes) : -1;
 }
 
 const char *fb_recording_group_code(const fb_recording *r, const char *signature, int launch)
 {
-    return json_string_value(json_array_get(json_object_get(r->groups, signature), (size_t)launch));
+    return json_string_value(json_array_get(figure(r, FB_FIGURES_GROUPS, r->groups, signature), (size_t)launch));
 }
 
 void fb_recording_set_group(fb_recording *r, const char *signature, int n, const char *const *codes)
@@ -755,7 +826,7 @@ static const char *const mode_name[MODES] = {
 
 bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded_plan *out)
 {
-    const json_t *p = json_object_get(r->plans, signature), *error = json_object_get(p, "error");
+    const json_t *p = figure(r, FB_FIGURES_PLANS, r->plans, signature), *error = json_object_get(p, "error");
     double undecided = number_at(error, 3);
     *out = (fb_recorded_plan){
         .device_us = get_stat(p, "device"),
@@ -798,7 +869,7 @@ void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_reco
 
 static json_t *plan_kernels(const fb_recording *r, const char *signature)
 {
-    return json_object_get(json_object_get(r->plans, signature), "kernels");
+    return json_object_get(figure(r, FB_FIGURES_PLANS, r->plans, signature), "kernels");
 }
 
 bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, const char *code, fb_stat *out)
@@ -940,7 +1011,7 @@ bool fb_recording_peer_plan(const fb_recording *r, const char *graph, const char
                             fb_peer_plan *out)
 {
     fb_str key = {0};
-    const json_t *p = json_object_get(r->peer_plans, peer_key(&key, graph, device, plan)),
+    const json_t *p = figure(r, FB_FIGURES_PEER_PLANS, r->peer_plans, peer_key(&key, graph, device, plan)),
                  *error = json_object_get(p, "error"), *one;
     size_t i;
     *out = (fb_peer_plan){.wall_us = get_stat(p, "wall"),
@@ -1098,7 +1169,7 @@ static const fb_embedded_file *carried(const char *name, char path[4400])
     return f;
 }
 
-fb_recording *fb_recording_open(const char *name, fb_error *err)
+static fb_recording *open_any(const char *name, read_as as, fb_error *err)
 {
     char path[4400];
     size_t n;
@@ -1112,8 +1183,18 @@ fb_recording *fb_recording_open(const char *name, fb_error *err)
             fb_fail(err, FB_ERR_UNAVAILABLE, "there is no recording \"%.64s\"", name);
         return NULL;
     }
-    fb_recording *r = text ? fb_recording_read(text, n, &why) : fb_recording_read(f->text, f->size, &why);
+    fb_recording *r = text ? read_any(text, n, as, &why) : read_any(f->text, f->size, as, &why);
     fb_free(text);
     if (!r) fb_fail(err, why.kind, "%s: %s", path, why.text);
     return r;
+}
+
+fb_recording *fb_recording_open(const char *name, fb_error *err)
+{
+    return open_any(name, READ_SERVED, err);
+}
+
+fb_recording *fb_recording_open_head(const char *name, fb_error *err)
+{
+    return open_any(name, READ_HEAD, err);
 }

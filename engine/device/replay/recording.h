@@ -138,6 +138,12 @@ void fb_recording_peer_plans(const fb_recording *r, const char *graph, const cha
 /* Names of all there are, arena-owned: the user's folder ($FUSEBOX_RECORDINGS, else
  * $XDG_DATA_HOME/fusebox/recordings), then those carried in the binary whose name is not taken. */
 int fb_recording_names(fb_arena *arena, const char ***out);
+/* To be served, not to be written again: a figure is read and checked when it is asked for. A damaged one is not there,
+ * and the recording no longer sound. */
 fb_recording *fb_recording_open(const char *name, fb_error *err);
+bool fb_recording_sound(const fb_recording *r, fb_error *err);
+/* What a list of devices says of it, in a tenth of the time: the machine, texts, scripts, experiments and peers, and
+ * which plans of peers there are. It has no figures, and those of the file are not checked. */
+fb_recording *fb_recording_open_head(const char *name, fb_error *err);
 
 #endif

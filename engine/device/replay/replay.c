@@ -89,7 +89,7 @@ static void replay_list(json_t *devices, json_t *libraries)
     int n = fb_recording_names(arena, &names);
     for (int i = 0; i < n; i++) {
         fb_error why = {0};
-        fb_recording *r = fb_recording_open(names[i], &why);
+        fb_recording *r = fb_recording_open_head(names[i], &why);
         json_array_append_new(devices, r ? entry_of(names[i], r)
                                          : json_pack("{s:o, s:s, s:s}", "device", json_sprintf("replay:%s", names[i]),
                                                      "kind", "replay", "missing", why.text));
@@ -385,7 +385,7 @@ static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p
     compose(&c);
     if (c.whole) tell_whole(&c, &recorded);
     if (out->source == FB_SOURCE_PREDICTED) forget_spread(out);
-    return true;
+    return fb_recording_sound(c.r, err) || fb_fail_prefix(err, "%s", d->name);
 }
 
 static json_t *replay_timeline(fb_device *d, const char *recorded, fb_error *err)
@@ -445,6 +445,7 @@ static bool peer_recall(fb_device *d, const fb_graph *g, const char *plan, fb_pe
     const char *is = fb_recording_peer(r, d->ops->kind, "name");
     fb_recording_graph_signature(g, graph);
     if (fb_recording_peer_plan(r, graph, d->ops->kind, plan, out)) return true;
+    if (!fb_recording_sound(r, err)) return fb_fail_prefix(err, "%s", d->name);
     fb_str plans = {0};
     fb_recording_peer_plans(r, graph, d->ops->kind, &plans);
     if (plans.n)
