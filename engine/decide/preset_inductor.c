@@ -40,6 +40,7 @@ typedef struct {
     fb_id buffer;
     uint64_t key;
     int64_t bytes;
+    int64_t spread; /* key 0: so many neighbours read each element */
 } dep;
 
 typedef FB_VEC(dep) deps;
@@ -89,7 +90,7 @@ typedef struct {
     fb_id base;
     uint64_t key; /* 0: the index as written, up to trailing dims that are broadcast */
     bool full;    /* key 0 and as many elements */
-    int64_t bytes;
+    int64_t bytes, spread;
 } map;
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -114,9 +115,9 @@ static int loop_order(const fb_node *n, int rank, int order[FB_MAX_RANK])
 }
 
 /* Extents and strides of the loops of `node` over operand `arg`, normalised: dims of one element and trailing dims that
- * are broadcast dropped, neighbours merged where one step continues the other. */
+ * are broadcast dropped (*spread elements), neighbours merged where one step continues the other. */
 static int normal_dims(const fb_graph *g, const fb_node *n, fb_id arg, const int64_t *strides, int64_t *extent,
-                       int64_t *stride)
+                       int64_t *stride, int64_t *spread)
 {
     const fb_shape *s = &g->nodes[arg].shape, *result = &n->shape;
     bool pointwise = fb_op_get(n->op)->cls == FB_CLASS_POINTWISE || n->op == FB_OP_ASSIGN;
@@ -134,7 +135,8 @@ static int normal_dims(const fb_graph *g, const fb_node *n, fb_id arg, const int
             stride[k++] = step;
         }
     }
-    while (k && stride[k - 1] == 0) k--;
+    *spread = 1;
+    while (k && stride[k - 1] == 0) *spread *= extent[--k];
     return k;
 }
 
@@ -143,12 +145,12 @@ static map map_of(const fb_graph *g, fb_id node, int arg)
     const fb_node *n = &g->nodes[node];
     fb_id at = n->args[arg];
     int64_t offset, strides[FB_MAX_RANK], extent[FB_MAX_RANK], stride[FB_MAX_RANK];
-    map m = {.base = fb_access_base(g, at), .key = mix(7, (uint64_t)at)};
+    map m = {.base = fb_access_base(g, at), .key = mix(7, (uint64_t)at), .spread = 1};
     m.bytes = fb_node_bytes(g, m.base);
     fb_op_class cls = fb_node_class(g, node);
     bool indirect = cls == FB_CLASS_GATHER && !(n->op == FB_OP_EMBEDDING && arg == 1);
     if (cls == FB_CLASS_CONTRACTION || indirect || !fb_access_strided(g, at, &m.base, &offset, strides)) return m;
-    int k = normal_dims(g, n, at, strides, extent, stride);
+    int k = normal_dims(g, n, at, strides, extent, stride, &m.spread);
     int64_t numel = fb_shape_elements(&g->nodes[m.base].shape), touched = 1;
     for (int i = 0; i < k; i++)
         if (stride[i]) touched *= extent[i];
@@ -170,26 +172,42 @@ static void add_dep(deps *to, dep x)
     FB_VEC_PUSH(to, x);
 }
 
-/* What a reader through `m` of an inlined value reads of `inner`, one of that value's reads. */
-static dep through(map m, dep inner)
+/* Do the innermost loops of `node` go over whole runs of `spread` elements? A loop over [8, 64] that reads an element
+ * for every 16 does so by an index of its own. */
+static bool in_whole_loops(const fb_graph *g, fb_id node, int64_t spread)
 {
-    if (m.full) return inner;
-    if (m.key == 0 && inner.key == 0) return inner;
-    uint64_t key = mix(mix(3, m.key), inner.key);
-    return (dep){inner.buffer, key ? key : 1, inner.bytes};
+    const fb_node *n = &g->nodes[node];
+    bool reduces = fb_op_get(n->op)->cls == FB_CLASS_REDUCTION || n->op == FB_OP_CUMSUM;
+    const fb_shape *s = reduces ? &g->nodes[n->args[0]].shape : &n->shape;
+    int order[FB_MAX_RANK] = {0}, rank = s->rank;
+    if (reduces) loop_order(n, rank, order);
+    int64_t run = 1;
+    for (int i = rank - 1; i >= 0 && run < spread; i--) run *= s->dim[reduces ? order[i] : i];
+    return run == spread;
+}
+
+/* What `node`, a reader through `m` of an inlined value, reads of `inner`, one of that value's reads. */
+static dep through(const fb_graph *g, fb_id node, map m, dep inner)
+{
+    bool same = m.full && (inner.key || in_whole_loops(g, node, inner.spread));
+    if (same || (m.key == 0 && inner.key == 0 && !m.full)) return inner;
+    uint64_t key = mix(mix(mix(3, m.key), inner.key), m.full ? (uint64_t)inner.spread : 0);
+    return (dep){inner.buffer, key ? key : 1, inner.bytes, 1};
 }
 
 /* What the value reads through one access to an operand. */
-static void read_through(inductor *w, value *v, map m)
+static void read_through(inductor *w, fb_id node, map m)
 {
+    value *v = &w->value[node];
     const value *from = &w->value[m.base];
+    dep own = {m.base, m.key, m.bytes, m.spread};
     if (!fb_node_is_computed(w->g, m.base)) {
-        if (fb_judge_has_storage(w->g->nodes[m.base].op)) add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
+        if (fb_judge_has_storage(w->g->nodes[m.base].op)) add_dep(&v->reads, own);
     } else if (from->buffer) {
-        add_dep(&v->reads, (dep){m.base, m.key, m.bytes});
+        add_dep(&v->reads, own);
     } else {
         v->ops += from->ops;
-        for (int i = 0; i < from->reads.n; i++) add_dep(&v->reads, through(m, from->reads.at[i]));
+        for (int i = 0; i < from->reads.n; i++) add_dep(&v->reads, through(w->g, node, m, from->reads.at[i]));
     }
 }
 
@@ -201,10 +219,13 @@ static void collect_reads(inductor *w, fb_id node)
     v->ops = 1 + v->unrolled;
     for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
         map m = map_of(w->g, node, k);
-        if (!v->unrolled) read_through(w, v, m);
+        if (!v->unrolled) read_through(w, node, m);
         for (int i = 0; i < v->unrolled; i++) { /* each element by an index of its own */
-            map one = {.base = m.base, .key = mix(mix(13, m.key), (uint64_t)i + 1), .bytes = m.bytes / v->unrolled};
-            read_through(w, v, one);
+            map one = {.base = m.base,
+                       .key = mix(mix(13, m.key), (uint64_t)i + 1),
+                       .bytes = m.bytes / v->unrolled,
+                       .spread = 1};
+            read_through(w, node, one);
         }
     }
 }
@@ -238,13 +259,16 @@ static bool dear(const inductor *w, fb_id node)
            (n_readers(w, node) > 1 && v->reads.n > limit_of(FB_INDUCTOR_REALIZE_READS));
 }
 
-/* Is its place in memory settled before the join? A library that reads it wants it as it is. */
+/* Is its place in memory settled before the join? A library that reads it wants it as it is, and an earlier join of so
+ * many parts that each is written in place has taken it. */
 static bool settled(const inductor *w, fb_id base, fb_id join)
 {
     const fb_deps *d = w->d->planner->deps;
     for (int k = d->out_start[base]; k < d->out_start[base + 1]; k++) {
         fb_id c = d->edges[d->out[k]].consumer;
-        if (c < join && fb_node_is_computed(w->g, c) && w->value[c].kind == EXTERNAL) return true;
+        if (c >= join || !fb_node_is_computed(w->g, c)) continue;
+        bool many = w->g->nodes[c].n_args > limit_of(FB_INDUCTOR_CAT_INPUTS);
+        if (w->value[c].kind == EXTERNAL || (w->value[c].kind == IN_PLACE && many)) return true;
     }
     return false;
 }
@@ -349,6 +373,23 @@ static bool bias_is_apart(const inductor *w, fb_id sum)
     return true;
 }
 
+/* The picture whose windows `node` reduces, as a pool does; FB_NONE. */
+static fb_id pooled(const fb_graph *g, fb_id node)
+{
+    if (fb_node_class(g, node) != FB_CLASS_REDUCTION) return FB_NONE;
+    bool windows = false;
+    fb_id at = g->nodes[node].args[0];
+    for (; g->nodes[at].n_args && !fb_node_is_computed(g, at); at = g->nodes[at].args[0])
+        windows |= g->nodes[at].op == FB_OP_UNFOLD;
+    return windows && fb_node_is_computed(g, at) ? at : FB_NONE;
+}
+
+/* Elements of a reduction from which on it is a loop. */
+static double unrolled_below(const fb_graph *g, fb_id node)
+{
+    return fb_constant_value(pooled(g, node) == FB_NONE ? FB_INDUCTOR_UNROLLED : FB_INDUCTOR_UNROLLED_POOL);
+}
+
 static void set_loops(const inductor *w, fb_id node)
 {
     const fb_node *n = &w->g->nodes[node];
@@ -358,7 +399,7 @@ static void set_loops(const inductor *w, fb_id node)
     v->bias_of = FB_NONE;
     if (fb_node_class(w->g, node) == FB_CLASS_REDUCTION && v->numel > 0)
         v->rnumel = fb_shape_elements(&w->g->nodes[n->args[0]].shape) / v->numel;
-    if (v->kind == REDUCTION && v->rnumel > 0 && v->rnumel < limit_of(FB_INDUCTOR_UNROLLED) && n->op != FB_OP_CUMSUM) {
+    if (v->kind == REDUCTION && v->rnumel > 0 && v->rnumel < unrolled_below(w->g, node) && n->op != FB_OP_CUMSUM) {
         v->kind = POINTWISE;
         v->unrolled = (int)v->rnumel;
         v->rnumel = 1;
@@ -380,7 +421,7 @@ static kernel_kind kind_of(const fb_graph *g, fb_id node)
     }
 }
 
-/* ---- attention (aten's scaled_dot_product_attention) ---- */
+/* ---- calls of a library: attention (aten's scaled_dot_product_attention), convolution ---- */
 
 /* Is it a kernel of the library's? Others are the plain formula, as far as this preset is concerned. */
 static bool is_attention(const fb_graph *g, const fb_scope *s)
@@ -396,14 +437,31 @@ static bool is_attention(const fb_graph *g, const fb_scope *s)
     return s->results[0] != FB_NONE;
 }
 
-/* Does anybody outside read what is not its result? */
-static bool leaks(const inductor *w, fb_id scope, fb_id node)
+/* A convolution's windows and product are one call, whatever its groups. Its bias is added by whoever reads it
+ * (lowering.py convolution). */
+static bool is_convolution(const fb_scope *s)
+{
+    return s->op && strncmp(s->op, "conv", 4) == 0 && s->n_results == 1 && s->results[0] != FB_NONE;
+}
+
+/* What the library writes: the scope's result, or of a convolution the product under its bias. */
+static fb_id call_result(const fb_graph *g, const fb_scope *s)
+{
+    fb_id out = fb_access_base(g, s->results[0]);
+    if (!is_convolution(s) || g->nodes[out].op != FB_OP_ADD) return out;
+    return fb_access_base(g, g->nodes[out].args[0]);
+}
+
+/* Does anybody outside of the call read what is not its result? `result`: what comes after it is outside. */
+static bool leaks(const inductor *w, fb_id scope, fb_id node, fb_id result)
 {
     const fb_deps *d = w->d->planner->deps;
-    if (node == fb_access_base(w->g, w->g->scopes[scope].results[0])) return false;
+    if (node == result) return false;
     if (w->d->planner->keep[node]) return true;
-    for (int k = d->out_start[node]; k < d->out_start[node + 1]; k++)
-        if (!fb_scope_within(w->g, w->g->nodes[d->edges[d->out[k]].consumer].scope, scope)) return true;
+    for (int k = d->out_start[node]; k < d->out_start[node + 1]; k++) {
+        fb_id reader = d->edges[d->out[k]].consumer;
+        if (reader > result || !fb_scope_within(w->g, w->g->nodes[reader].scope, scope)) return true;
+    }
     return false;
 }
 
@@ -413,10 +471,11 @@ static void find_calls(inductor *w)
     for (fb_id i = 0; i < g->n_nodes; i++) w->value[i].call = FB_NONE;
     for (fb_id s = 0; s < g->n_scopes; s++) {
         fb_ids inside = {0};
-        bool whole = is_attention(g, &g->scopes[s]);
-        for (fb_id i = 0; whole && i < g->n_nodes; i++) {
+        bool whole = is_attention(g, &g->scopes[s]) || is_convolution(&g->scopes[s]);
+        fb_id result = whole ? call_result(g, &g->scopes[s]) : FB_NONE;
+        for (fb_id i = 0; whole && i <= result; i++) {
             if (!fb_node_is_computed(g, i) || !fb_scope_within(g, g->nodes[i].scope, s)) continue;
-            whole = !leaks(w, s, i) && w->value[i].call == FB_NONE;
+            whole = !leaks(w, s, i, result) && w->value[i].call == FB_NONE;
             FB_VEC_PUSH(&inside, i);
         }
         for (int i = 0; whole && i < inside.n; i++) w->value[inside.at[i]].call = inside.at[0];
@@ -443,6 +502,8 @@ static void lower(inductor *w)
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (!fb_node_is_computed(g, i)) continue;
         value *v = &w->value[i];
+        fb_id picture = pooled(g, i);
+        if (picture != FB_NONE && w->value[picture].reads.n > 1) w->value[picture].buffer = true;
         collect_reads(w, i);
         if (fb_node_class(g, i) == FB_CLASS_JOIN && !selects(w, i)) {
             v->kind = IN_PLACE;
@@ -451,6 +512,13 @@ static void lower(inductor *w)
         if (v->kind != POINTWISE || w->d->planner->keep[i] || fb_node_class(g, i) == FB_CLASS_EFFECT) v->buffer = true;
         if (needs_stored(w, i) != FB_NONE || dear(w, i)) v->buffer = true;
     }
+}
+
+static bool is_pooled(const fb_graph *g, fb_id picture)
+{
+    for (fb_id i = picture + 1; i < g->n_nodes; i++)
+        if (pooled(g, i) == picture) return true;
+    return false;
 }
 
 static void record_buffer(inductor *w, fb_id i)
@@ -468,6 +536,9 @@ static void record_buffer(inductor *w, fb_id i)
         fb_decline_by_rule(w->d, c, (fb_beside){0},
                            "%d readers would each repeat %d reads and %d operations: `%s` is stored", n_readers(w, i),
                            v->reads.n, v->ops, name);
+    else if (is_pooled(w->g, i))
+        fb_decline_by_rule(w->d, c, (fb_beside){0},
+                           "each of its elements is in several windows of a pool: `%s` is stored", name);
     else
         fb_decline_by_rule(w->d, c, (fb_beside){0}, "`%s` is written straight to its place in what it is joined to",
                            name);
@@ -521,7 +592,7 @@ static void start_clusters(inductor *w)
         *c = (cluster){
             .first = i, .last = i, .n = 1, .numel = v->numel, .rnumel = v->rnumel, .reduction = v->kind == REDUCTION};
         for (int k = 0; k < v->reads.n; k++) FB_VEC_PUSH(&c->reads, v->reads.at[k]);
-        FB_VEC_PUSH(&c->writes, (dep){i, 0, fb_node_bytes(g, i)});
+        FB_VEC_PUSH(&c->writes, (dep){i, 0, fb_node_bytes(g, i), 1});
     }
 }
 
@@ -757,8 +828,8 @@ static void take_calls(inductor *w)
         for (fb_id i = first; fb_node_is_computed(g, first) && w->value[first].call == first && i < g->n_nodes; i++)
             if (fb_node_is_computed(g, i) && w->value[i].call == first) FB_VEC_PUSH(&inside, i);
         fb_candidate what = {FB_STEP_CALL, inside.n ? inside.at[inside.n - 1] : first, FB_NONE, NAN};
-        if (inside.n > 1 && fb_decide(w->d, what, (fb_beside){0},
-                                      "the library has a kernel for attention of these sizes: %d nodes", inside.n)) {
+        if (inside.n > 1 &&
+            fb_decide(w->d, what, (fb_beside){0}, "the library has one kernel for this call: %d nodes", inside.n)) {
             fb_taken *t = &w->d->taken.at[w->d->taken.n - 1];
             t->n_nodes = inside.n;
             t->nodes = fb_arena_copy(w->d->planner->arena, inside.at, (size_t)inside.n * sizeof *inside.at);

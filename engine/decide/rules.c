@@ -15,6 +15,8 @@ static const struct {
                                  "torch/_inductor/config.py; ir.py Loops.has_large_inner_fn"},
     [FB_INDUCTOR_CAT_INPUTS] = {"MAX_COMPLEX_POINTWISE_CAT", 8, "torch/_inductor/lowering.py cat"},
     [FB_INDUCTOR_UNROLLED] = {"unroll_reductions_threshold", 8, "torch/_inductor/config.py; ir.py Reduction.create"},
+    [FB_INDUCTOR_UNROLLED_POOL] = {"unroll_reductions_threshold of pools", 25,
+                                   "torch/_inductor/lowering.py _low_memory_max_pool_with_offsets, _avg_poolnd"},
     [FB_INDUCTOR_FUSION_SIZE] = {"max_fusion_size", 64, "torch/_inductor/config.py; choices.py can_fuse"},
     [FB_INDUCTOR_SHARED_BYTES] = {"score_fusion_memory_threshold", 10,
                                   "torch/_inductor/config.py; choices.py can_fuse_horizontal"},

@@ -176,8 +176,9 @@ def shapes_as_run():
     """While PyTorch asks itself for shapes without running: for batches of more than one it gives the last states of an LSTM
     one dim more than a run does (2.11)."""
     import torch
+    from torch._decomp import decomposition_table as table, meta_table
     op = torch.ops.aten.lstm.input
-    kept = dict(op.py_kernels)
+    kept, tables = dict(op.py_kernels), [(t, t[op]) for t in (table, meta_table) if op in t]
 
     def as_given(impl):
         def lstm(x, hx, *args, **kwargs):
@@ -186,9 +187,13 @@ def shapes_as_run():
         return lstm
     try:
         op.py_kernels.update({key: as_given(impl) for key, impl in kept.items()})
+        for t, impl in tables:
+            t[op] = as_given(impl)
         op._dispatch_cache.clear()
         yield
     finally:
+        for t, impl in tables:
+            t[op] = impl
         op.py_kernels.clear()
         op.py_kernels.update(kept)
         op._dispatch_cache.clear()

@@ -15,6 +15,7 @@ These are inner parts of PyTorch's. They are read in the versions of TESTED; wit
 import collections
 import hashlib
 import json
+import operator
 import os
 import re
 import tempfile
@@ -72,7 +73,10 @@ class Kernel:
         self.ops = {s.get_name() for s in members(node)}
         self.kind, self.parts, self.origins = kind_of(node), origins_of(node), set()
         self.buffers = {b.get_name() for s in members(node) for b in s.get_outputs()}
-        self.reads = {d.name for s in members(node) for d in s.read_writes.reads}
+        self.part_reads = [{d.name for d in s.read_writes.reads} for s in members(node)]
+        self.part_writes = [{b.get_name() for b in s.get_outputs()} for s in members(node)]
+        self.reads = set().union(*self.part_reads)
+        self.results = {b.get_name(): s.node.get_origin_node() for s in members(node) if s.node for b in s.get_outputs()}
         self.name, self.call = None, extern_name(node)
 
 
@@ -82,7 +86,9 @@ def members(node):
 
 
 def is_view(fx):
-    """A view is in no kernel, wherever its line stands."""
+    """A view is in no kernel, wherever its line stands; nor is one of a call's several results, which itself computes nothing."""
+    if fx.target is operator.getitem:
+        return True
     schema = getattr(fx.target, "_schema", None)
     alias = schema.returns[0].alias_info if schema and schema.returns else None
     return alias is not None and not alias.is_write
@@ -112,10 +118,11 @@ def users(fx):
     return out
 
 
-def computed(origins, made, reads):
+def computed(origins, made, reads, stored=()):
     """Of what a part of a kernel names, what it computes. Where it adds a library call's bias, it names that call and all
-    that led to its operands as well; where it copies an operand as a call wants it, the call."""
-    origins = sorted((fx for fx in origins if fx not in made or made[fx] & reads), key=place, reverse=True)
+    that led to its operands as well; where it copies an operand as a call wants it, the call; where a pool had its picture
+    `stored` first, that, too."""
+    origins = sorted((fx for fx in origins if fx not in stored and (fx not in made or made[fx] & reads)), key=place, reverse=True)
     kept = set()
     for fx in origins:
         if not kept or any(user in kept and user not in made for user in users(fx)):
@@ -129,8 +136,15 @@ def settle(kernels):
         for part in k.parts if k.call else ():
             for fx in part:
                 made[fx] |= k.buffers
+    results = {name: fx for k in kernels if not k.call for name, fx in k.results.items()}
+    writers = {name: set(part) for k in kernels if not k.call for part, names in zip(k.parts, k.part_writes) for name in names}
+
+    def content(k, part, reads):
+        if part and any(writers.get(name) == set(part) for name in reads):
+            return {max(part, key=place)}  # the second half of a reduction that was split
+        return computed(part, made, k.reads, {results.get(name) for name in reads})
     for k in kernels:
-        parts = k.parts if k.call else [computed(part, made, k.reads) for part in k.parts]
+        parts = k.parts if k.call else [content(k, part, reads) for part, reads in zip(k.parts, k.part_reads)]
         k.origins = {fx for part in parts for fx in part}
 
 

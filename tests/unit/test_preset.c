@@ -221,6 +221,43 @@ static fb_graph *gru(int steps)
     return finish(g);
 }
 
+/* Maxima over windows of tanh(x + y), two by two. */
+static fb_graph *pool(void)
+{
+    fb_graph *g = fb_graph_new("pool");
+    fb_id x = input(g, "x", DIMS(8, 16, 64, 64)), y = input(g, "y", DIMS(8, 16, 64, 64));
+    fb_id at = node1(g, FB_OP_TANH, "tanh", node2(g, FB_OP_ADD, "sum", x, y));
+    for (int d = 2; d < 4; d++)
+        at = add_node(g, FB_OP_UNFOLD, NULL, &(fb_attrs){.dim = d, .stop = 2, .step = 2}, 1, &at);
+    output(g, add_node(g, FB_OP_AMAX, "pool", &(fb_attrs){.n_axes = 2, .axes = {4, 5}}, 1, &at));
+    return finish(g);
+}
+
+/* Rows normalised in `groups` parts, which a bias for all of a row follows. */
+static fb_graph *group_norm(int64_t groups)
+{
+    enum { ROWS = 64, WIDE = 2048 };
+    fb_graph *g = fb_graph_new("group_norm");
+    fb_id x = input(g, "x", DIMS(ROWS, WIDE)), bias = source(g, FB_OP_PARAM, "bias", DIMS(WIDE), FB_F32);
+    fb_id y = layer_norm(g, view(g, x, DIMS(ROWS, groups, WIDE / groups)));
+    output(g, node2(g, FB_OP_ADD, "biased", view(g, y, DIMS(ROWS, WIDE)), bias));
+    return finish(g);
+}
+
+/* One part is in two joins: the first has so many that each is written in place. */
+static fb_graph *joins(void)
+{
+    enum { PARTS = 9 };
+    fb_graph *g = fb_graph_new("joins");
+    fb_id part[PARTS], w = source(g, FB_OP_PARAM, "w", DIMS(128, 32), FB_F32);
+    for (int i = 0; i < PARTS; i++) part[i] = node1(g, FB_OP_TANH, NULL, input(g, "x", DIMS(256, 64)));
+    output(g, add_node(g, FB_OP_CAT, "all", &(fb_attrs){.dim = 1}, PARTS, part));
+    fb_id late = node1(g, FB_OP_EXP, "late", input(g, "y", DIMS(256, 64)));
+    fb_id both = add_node(g, FB_OP_CAT, "both", &(fb_attrs){.dim = 1}, 2, (fb_id[]){part[0], late});
+    output(g, node2(g, FB_OP_MATMUL, "product", both, w));
+    return finish(g);
+}
+
 /* What torch.compile launches, with one launch for a library call where cuBLAS takes two kernels. The stack of the
  * LSTM's states is written in place there and is a copy here. */
 static void inductor_has_the_kernels_of_torch_compile(void **state)
@@ -230,8 +267,16 @@ static void inductor_has_the_kernels_of_torch_compile(void **state)
         fb_graph *g;
         int kernels;
     } want[] = {
-        {split_stack(16, 1024, 256), 18}, {combined(16, 1024, 256), 3}, {lora(), 4},
-        {lstm(16, false), 3 * 16 + 1},    {lstm(16, true), 3 * 16 + 1},
+        {split_stack(16, 1024, 256), 18},
+        {combined(16, 1024, 256), 3},
+        {lora(), 4},
+        {lstm(16, false), 3 * 16 + 1},
+        {lstm(16, true), 3 * 16 + 1},
+        {pool(), 2},
+        {group_norm(16), 2},
+        {group_norm(1), 1},
+        {joins(), 9 + 1 + 1 + 1},
+
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         int n = kernels(want[i].g, "inductor");
