@@ -1,7 +1,6 @@
 /* The table of devices: finds one by its name and opens it. A device is a file beside this one and a row here. */
 #include "device/device.h"
 
-#include "base/mem.h"
 #include "base/str.h"
 #include "config.h"
 #include "device/peers.h"

@@ -129,7 +129,7 @@ fb lesson lesson.lua --format html --device replay:h200
 is "the hand-out" 0 out '<h2>1  Text</h2>' out '<b>strong</b> word &amp; <code>code &lt;x&gt;</code>, 2 \* 3 \* 4' \
     out '<li>an item' out '<pre>x = y \* z' out '<title>Mine &lt;b&gt;</title>' out '<summary>answer</summary>' out 'Forty-two' no 'Say <b>this'
 page "and is a page" "fusebox mine --set n=77"
-holds "with the figures of its columns" grep -Eq '<td[^>]*>[0-9.]+ µs' out
+holds "with the figures of its columns" grep -Eq '<td[^>]*>~[0-9.]+ µs' out
 fb lesson lesson.lua --format html --notes --device replay:h200
 is "with the presenter's notes" 0 out 'Say <b>this</b>'
 fb lesson lessons/lecture --format html --device replay:h200

@@ -13,7 +13,7 @@ sh "$FB_SRCDIR/tests/cli/write_ops.sh" "$FUSEBOX" "$FB_SRCDIR" --check >out 2>er
 status=$?
 is "files in other languages are what the table says" 0
 mkdir -p copy/scripts/import copy/scripts/workers
-for f in fusebox.d.lua import/torch_graph.py workers/torch_worker.py; do cp "$FB_SRCDIR/scripts/$f" "copy/scripts/$f"; done
+for f in fusebox.d.lua import/torch_graph.py workers/torch_worker.py workers/onnxruntime_worker.py; do cp "$FB_SRCDIR/scripts/$f" "copy/scripts/$f"; done
 chmod -R u+w copy
 sed -i 's/Hyperbolic tangent/Tangent/' copy/scripts/fusebox.d.lua
 sh "$FB_SRCDIR/tests/cli/write_ops.sh" "$FUSEBOX" copy --check >out 2>err

@@ -104,7 +104,7 @@ static void drop_recorded(fb_app *app)
         fb_session_drop(app->session, i);
         if (app->column > i) app->column--;
     }
-    if (!*device) return;
+    if (!*device || (app->message.n && app->message_role == FB_ROLE_BAD)) return; /* an error is not talked over */
     fb_app_say(app, FB_ROLE_DIM,
                "left out: columns that were recorded elsewhere, as %s; --device replay%s shows recordings alone",
                device, strchr(device, ':'));

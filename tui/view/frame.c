@@ -128,12 +128,14 @@ static int draw_progress(const fb_app *app, const fb_rect *r, int right)
     return right;
 }
 
-/* Where and how the column runs, as much as there is room for: what is least worth saying goes first. */
+/* Where and how the column runs, as much as there is room for: what is most worth saying has it first. */
 static void where(fb_app *app, int room, fb_str *out)
 {
-    enum { MANUAL, DEVICE, ROLLED, OVERLAP, MODE, PARTS };
+    enum { DEVICE, MODE, OVERLAP, ROLLED, MANUAL, PARTS };
+    static const int worth[PARTS] = {MANUAL, DEVICE, ROLLED, OVERLAP, MODE};
     const fb_column *c = app->model.column;
-    const char *part[PARTS] = {0};
+    const char *part[PARTS] = {0}, *between = " · ";
+    bool said[PARTS] = {false};
     if (!c) return;
     part[DEVICE] = c->machine && *c->machine->name ? c->machine->name : c->device;
     if (c->plan) part[MODE] = fb_launch_mode_name(fb_plan_launch_mode(c->plan));
@@ -141,14 +143,14 @@ static void where(fb_app *app, int room, fb_str *out)
     if (c->plan && fb_plan_rolled(c->plan)) part[ROLLED] = "rolled";
     if (!fb_session_auto(app->session))
         part[MANUAL] = fb_puzzle_waits(app) ? "runs once you have predicted" : "auto off: m measures";
-    for (int keep = PARTS; keep > 0; keep--) {
-        static const int order[PARTS] = {DEVICE, MODE, OVERLAP, ROLLED, MANUAL};
-        fb_str_clear(out);
-        for (int i = 0; i < PARTS; i++)
-            if (order[i] < keep && part[order[i]]) fb_str_addf(out, "%s%s", out->n ? " · " : "", part[order[i]]);
-        if (fb_draw_text_width(fb_str_get(out)) <= room) return;
+    for (int i = 0; i < PARTS; i++) {
+        const char *text = part[worth[i]];
+        int width = text ? fb_draw_text_width(text) : room + 1;
+        said[worth[i]] = width <= room;
+        if (width <= room) room -= width + fb_draw_text_width(between);
     }
-    fb_str_clear(out);
+    for (int i = 0; i < PARTS; i++)
+        if (said[i]) fb_str_addf(out, "%s%s", out->n ? between : "", part[i]);
 }
 
 static void draw_header(fb_app *app)
