@@ -4,8 +4,9 @@
     obeyed.py FOLDER [--plan eager] [--only TEXT] [--explain]
 
 The graph is written as for the column PLAN@torch, with its groups, and torch.compile schedules it for an H200 that need not be
-there (tests/peers/inductor_worker.py). Predicted are as many launches as the plan has kernels; a row says how many there are,
-how many groups are one kernel of their own, and how many launches there are without a plan.
+there (tests/peers/inductor_worker.py). Predicted are as many launches as the plan has kernels, and more or fewer for the groups
+that Inductor is said to hold otherwise; a row says how many there are, how many groups are one kernel of their own, and how many
+launches there are without a plan.
 """
 import argparse
 import json
@@ -66,6 +67,17 @@ def ask(path, plan):
     return {"predicted": len(groups), "launches": launches, "alone": alone, **told}
 
 
+def told_of(row):
+    """The launches of the plan, by what is said of groups that are not obeyed; None where groups are computed together."""
+    launches = row["predicted"]
+    for text in row["others"]:
+        parts = re.search(r"Inductor makes (\d+) kernels of it$", text)
+        if not parts and not text.endswith("nothing is launched for it"):
+            return None
+        launches += int(parts.group(1)) - 1 if parts else -1
+    return launches
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("folder")
@@ -80,8 +92,10 @@ def main():
         if not pid:
             try:
                 row = ask(os.path.join(o.folder, name + ".json"), o.plan)
+                told = told_of(row)
+                verdict = "as told" if told == row["launches"] else f"told {told or 'not'}"
                 print(f"{name:22} {row['predicted']:4} predicted, {row['launches']:4} launches, {row['alone']:4} without a plan; "
-                      f"{row['obeyed']} of {row['groups']} groups obeyed", flush=True)
+                      f"{row['obeyed']} of {row['groups']} groups obeyed; {verdict}", flush=True)
                 for text in row["others"][:40] if o.explain else ():
                     print("   ", text[:200], flush=True)
             except BaseException as why:
