@@ -7,7 +7,6 @@
  * 16-bit elements, which are widened and narrowed. Kernels that are too small for the team run on one core. */
 #include "schedule/host_cost.h"
 
-#include "graph/storage.h"
 #include "nest/parts.h"
 #include "schedule/schedule.h"
 
@@ -35,23 +34,10 @@ static double uneven(const fb_loops_schedule *x, double units)
     return fmax(units / threads, units * fmin(turns * chunk, shared) / shared);
 }
 
-static double blocks_of(const fb_nest *nest)
-{
-    const fb_chain *c = nest->chain;
-    return (double)c->batch * ceil((double)c->rows / fmax((double)c->block, 1));
-}
-
-/* How often a core takes a block of a chain, of those that take most. */
-static double turns_of(const fb_nest *nest, double units)
-{
-    return ceil(blocks_of(nest) / units);
-}
-
-/* The same of the nest: of the section that is shared best. A chain's blocks are shared, with all that is in them. */
+/* The same of the nest: of the section that is shared best. */
 static double uneven_of(const fb_nest *nest, const fb_knobs *knobs, double units)
 {
     double least = units;
-    if (nest->chain) return turns_of(nest, units) * units / fmax(blocks_of(nest), 1);
     for (int i = 0; i < nest->n_sections; i++) {
         fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[i]);
         least = fmin(least, uneven(&x, units));
@@ -66,21 +52,6 @@ static double narrow(const fb_knobs *knobs, fb_dtype dtype)
     enum { VECTOR_BYTES = 32 };
     int64_t asked = fb_knob_of(knobs, FB_KNOB_VECTOR), elements = VECTOR_BYTES / fb_dtype_size(dtype);
     return asked > 0 && asked < elements ? (double)elements / (double)asked : 1;
-}
-
-/* Sums side by side, in vectors: each waits for the one before, and few vectors leave the core idle meanwhile. */
-static double waiting_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs, fb_dtype dtype)
-{
-    enum { LATENCY = 4, VECTOR_BYTES = 32, FLOPS = 4 }; /* cycles; of an element and cycle: two adders that multiply */
-    double elements = (double)VECTOR_BYTES / fb_dtype_size(dtype), steps = 0;
-    double clock = m->gflops[dtype] / fmax(m->units, 1) / (FLOPS * elements); /* GHz */
-    for (int i = 0; i < nest->n_sections; i++) {
-        const fb_section *s = &nest->sections[i];
-        fb_loops_schedule x = fb_schedule_loops(nest, knobs, s);
-        if (x.shape == FB_LOOPS_LANES && x.lanes > 0)
-            steps += (double)fb_space_points(&s->rows) * (double)fb_section_longest(s) / (double)x.lanes;
-    }
-    return clock > 0 ? steps * LATENCY / clock * 1e-3 / fmax(m->units, 1) : 0;
 }
 
 /* Each of the threads that share an index_add goes through all of the index. */
@@ -100,33 +71,7 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
     double us = in_vectors * narrow(knobs, dtype) + fb_time_us((double)f->summed, m->gsum) +
                 fb_time_us((double)f->sums, m->gsum_rows) + fb_time_us((double)f->gathered, m->ggather) +
                 fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
-    if (!nest) return us;
-    us = fmax(us, waiting_us(m, nest, knobs, dtype)) + scatter_us(m, nest);
-    return us * uneven_of(nest, knobs, fmax(m->units, 1));
-}
-
-/* As the library is asked for it: a batch that is one tall matrix is one. */
-typedef struct {
-    double batch, rows, columns, k;
-} product;
-
-static product product_of(const fb_graph *g, fb_id contraction)
-{
-    fb_contraction c = fb_contraction_of(g, contraction);
-    bool tall = c.batch > 1 && fb_storage_is_tall(g, contraction);
-    return (product){.batch = tall ? 1 : (double)c.batch,
-                     .rows = (double)(tall ? c.batch * c.rows : c.rows),
-                     .columns = (double)c.columns,
-                     .k = (double)c.depth};
-}
-
-static double packed_us(const fb_machine *m, const product *p, const fb_node *n)
-{
-    double size = fb_dtype_size(n->dtype) == 8 ? 8 : 4; /* 16-bit operands are widened */
-    if (p->rows == 1 || p->columns == 1) return 0;      /* a vector: nothing is packed */
-    double side = cbrt(p->rows * p->columns * p->k), in = (p->rows + p->columns) * p->k - 2 * side * side,
-           out = p->rows * p->columns - side * side;
-    return p->batch * size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
+    return nest ? (us + scatter_us(m, nest)) * uneven_of(nest, knobs, fmax(m->units, 1)) : us;
 }
 
 /* A product that the library makes on one core, where it is one of many or too small for the team: as fast as those of
@@ -135,27 +80,14 @@ static double packed_us(const fb_machine *m, const product *p, const fb_node *n)
 double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
 {
     const fb_node *n = &g->nodes[contraction];
-    product p = product_of(g, contraction);
-    double flops = (double)fb_node_flops(g, contraction), each = 2 * p.rows * p.columns * p.k;
-    double units = fmax(m->units, 1), us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
-    if (each > 0 && each < FB_SMALL_PRODUCT) us /= fmin(units, p.batch);
-    return us + packed_us(m, &p, n);
-}
-
-/* Cores that have no block wait for those that do, and of few rows each core packs all of the right operand. */
-double fb_schedule_host_chain_us(const fb_nest *nest, const fb_machine *m)
-{
-    const fb_chain *c = nest->chain;
-    double us = 0, units = fmax(m->units, 1), turns = turns_of(nest, units);
-    double shared = turns * units / fmax(blocks_of(nest), 1);
-    for (int i = 0; i < c->n_links; i++) {
-        fb_id id = c->link[i].node;
-        product p = product_of(nest->graph, id), block = p;
-        block.batch = turns * units, block.rows = (double)c->block;
-        const fb_node *n = &nest->graph->nodes[id];
-        bool one = p.batch == 1 && 2 * p.rows * p.columns * p.k < FB_SMALL_PRODUCT; /* a core's time already */
-        us += fb_schedule_host_product_us(nest->graph, m, id) * (one ? 1 : shared);
-        if (c->block < FB_FEW_ROWS) us += fmax(packed_us(m, &block, n) - packed_us(m, &p, n) * shared, 0);
-    }
-    return us;
+    fb_contraction c = fb_contraction_of(g, contraction);
+    double flops = (double)fb_node_flops(g, contraction), size = fb_dtype_size(n->dtype) == 8 ? 8 : 4;
+    double rows = (double)c.rows, columns = (double)c.columns, k = (double)c.depth;
+    double each = 2 * rows * columns * k, batch = each > 0 ? (double)c.batch : 1, units = fmax(m->units, 1);
+    bool alone = batch >= units || each < FB_SMALL_PRODUCT;
+    double us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
+    if (alone && each < FB_SMALL_PRODUCT) us /= fmin(units, batch);
+    if (rows == 1 || columns == 1) return us; /* a vector: nothing is packed */
+    double side = cbrt(each / 2), in = (rows + columns) * k - 2 * side * side, out = rows * columns - side * side;
+    return us + batch * size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
 }
