@@ -51,13 +51,20 @@ static const char *bind(void *handle)
     return NULL;
 }
 
+/* What OpenBLAS answers to a question of that name; NULL: it is another library. */
+static const char *answer(void *handle, const char *question)
+{
+    void *symbol = dlsym(handle, question);
+    char *(*ask)(void) = NULL;
+    memcpy(&ask, &symbol, sizeof symbol);
+    return ask ? ask() : NULL;
+}
+
 /* What OpenBLAS says of itself, else the file. */
 static void describe(void *handle)
 {
-    void *symbol = dlsym(handle, "openblas_get_config");
-    char *(*get_config)(void) = NULL;
-    memcpy(&get_config, &symbol, sizeof symbol);
-    const char *config = get_config ? get_config() : state.library;
+    const char *config = answer(handle, "openblas_get_config");
+    if (!config) config = state.library;
     fb_text_clean(state.description, sizeof state.description, config, strlen(config));
 }
 
@@ -72,12 +79,10 @@ static void *find_library(void)
 static const char *unknown_cpu(void *handle)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
-    void *symbol = dlsym(handle, "openblas_get_corename");
-    char *(*get_corename)(void) = NULL;
-    memcpy(&get_corename, &symbol, sizeof symbol);
+    const char *core = answer(handle, "openblas_get_corename");
     __builtin_cpu_init();
     bool wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (!wide || !get_corename || strcmp(get_corename(), "Prescott") != 0) return NULL;
+    if (!wide || !core || strcmp(core, "Prescott") != 0) return NULL;
     bool wider = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
                  __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                  __builtin_cpu_supports("avx512vl");

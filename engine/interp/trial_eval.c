@@ -117,16 +117,21 @@ void fb_trial_drop(fb_trial_eval *e, fb_trial_value *v)
     v->lanes = 0;
 }
 
+/* A number beside each element, of all lanes together. */
+static float *plane(float **at, int64_t n)
+{
+    if (!*at) *at = fb_calloc((size_t)n + 1, sizeof **at);
+    return *at;
+}
+
 float *fb_trial_alike(fb_trial_value *v)
 {
-    if (!v->cells->alike) v->cells->alike = fb_calloc((size_t)v->n + 1, sizeof *v->cells->alike);
-    return v->cells->alike;
+    return plane(&v->cells->alike, v->n);
 }
 
 float *fb_trial_taken(fb_trial_value *v)
 {
-    if (!v->cells->taken) v->cells->taken = fb_calloc((size_t)v->n + 1, sizeof *v->cells->taken);
-    return v->cells->taken;
+    return plane(&v->cells->taken, v->n);
 }
 
 double *fb_trial_margins(fb_trial_value *v)

@@ -324,6 +324,12 @@ typedef struct {
 void fb_exactness_add(fb_exactness *x, bool wide, double term);
 int fb_lowest_bit(double x);
 
+/* Of a row: its result is one of the elements. */
+static inline bool fb_trial_is_extremum(fb_op op)
+{
+    return op == FB_OP_AMAX || op == FB_OP_AMIN;
+}
+
 /* The γ of n terms of which `repeats` is Σm² (parts.h), as it is likely to be and not as it is at most. */
 static inline double fb_trial_gamma(fb_dtype dtype, int64_t n, double repeats)
 {

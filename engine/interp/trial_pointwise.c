@@ -178,8 +178,7 @@ static double place_of_pole(fb_op op, const fb_attrs *at)
  * wide, the two differ. */
 bool fb_trial_chooses(fb_op op)
 {
-    bool extremum = op == FB_OP_AMAX || op == FB_OP_AMIN;
-    return extremum || turns[op].how == FB_TURN_KINK || turns[op].how == FB_TURN_CHOICE;
+    return fb_trial_is_extremum(op) || turns[op].how == FB_TURN_KINK || turns[op].how == FB_TURN_CHOICE;
 }
 
 /* Largest |x_l − x_0| of a quantity that every lane has. */

@@ -272,11 +272,6 @@ static void reduce_floats(const job *j, int lane, const double *x, int64_t count
     }
 }
 
-static bool is_extremum(fb_op op)
-{
-    return op == FB_OP_AMAX || op == FB_OP_AMIN;
-}
-
 static void reach_rows(const job *j, const double *const *x, int64_t count, results *r, int64_t at)
 {
     for (int64_t k = 0; k < count; k++) {
@@ -383,7 +378,7 @@ static int64_t reduce_row_of_integers(fb_op op, const int64_t *x, int64_t n)
             best = x[k] < x[best] ? k : best;
     }
     if (op == FB_OP_SUM || op == FB_OP_PROD) return acc;
-    return op == FB_OP_AMAX || op == FB_OP_AMIN ? x[best] : best;
+    return fb_trial_is_extremum(op) ? x[best] : best;
 }
 
 /* ---- one node ---- */
@@ -412,7 +407,7 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     bool means = j->node->op == FB_OP_MEAN;
     double room[ROWS];
-    if (is_extremum(j->node->op) && j->x->lanes > 1) lead_extrema(j, r, count);
+    if (fb_trial_is_extremum(j->node->op) && j->x->lanes > 1) lead_extrema(j, r, count);
     for (int l = 0; l < v->lanes; l++) {
         int own = l < j->x->lanes ? l : 0;
         double division = means ? 4 * fb_trial_unit(j->of) * fb_trial_share(l, j->id, FB_DRAW_MEAN) : 0;
@@ -445,7 +440,7 @@ static void reduce_part(void *ctx, int64_t first, int64_t last)
     job *j = ctx;
     int lanes = j->x->lanes ? j->x->lanes : 1;
     bool args = j->node->op == FB_OP_ARGMAX || j->node->op == FB_OP_ARGMIN;
-    bool all_lanes = j->from_float && lanes > 1 && (args || is_extremum(j->node->op));
+    bool all_lanes = j->from_float && lanes > 1 && (args || fb_trial_is_extremum(j->node->op));
     results *r = fb_alloc(sizeof *r);
     int64_t room_cells = j->in_place ? 1 : (j->n < (1 << 16) / TURNED ? TURNED : 1) * j->n + 1;
     uint64_t *room = fb_alloc((size_t)room_cells * (all_lanes ? FB_LANES : 1) * sizeof *room);
@@ -536,7 +531,7 @@ static void fold_part(void *ctx, int64_t first, int64_t last)
 {
     const fold_job *o = ctx;
     const job *j = o->j;
-    if (is_extremum(j->node->op)) fold_reach(o, first, last);
+    if (fb_trial_is_extremum(j->node->op)) fold_reach(o, first, last);
     uint64_t *room = fb_alloc((size_t)((j->n < (1 << 16) / TURNED ? TURNED : 1) * j->n + 1) * sizeof *room);
     for (int l = 0; l < o->f->lanes; l++) {
         for (int64_t row = first; row < last;) {

@@ -15,7 +15,7 @@ typedef struct {
     fb_cli_emit_form form;
 } fb_cli_emit_target;
 
-/* A language, or what is made of CUDA. False where there is none of that name: *known are those that there are. */
+/* A language, or what is made of CUDA. False where there is none of that name. */
 bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out);
 /* "c, cuda, ptx …": all there are. */
 void fb_cli_emit_targets(fb_str *out);

@@ -296,11 +296,9 @@ static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
     fb_str known = {0};
     switch (key) {
     case 't':
+        if (fb_cli_emit_target_parse(arg, &l->target)) return 0;
         fb_cli_emit_targets(&known);
-        if (!fb_cli_emit_target_parse(arg, &l->target))
-            fb_cli_usage("%s: no target \"%s\"; there are: %s", state->name, arg, fb_str_get(&known));
-        fb_str_free(&known);
-        return 0;
+        fb_cli_usage("%s: no target \"%s\"; there are: %s", state->name, arg, fb_str_get(&known));
     case KEY_ARCH: l->arch = arg; return 0;
     case 'k': l->kernel = arg; return 0;
     case ARGP_KEY_SUCCESS: {

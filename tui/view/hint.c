@@ -60,13 +60,14 @@ static void savings(const fb_column *c, const fb_verdict *v, fb_str *out)
     fb_savings_text(v, out);
     double wall = c ? fb_figure_column_wall(c, &kind) : NAN, more_us = v->after_us - v->before_us;
     if (!isfinite(v->before_us) || !isfinite(v->after_us) || (c && !fb_figure_column_has_model(c))) return;
-    if (isfinite(wall))
+    if (isfinite(wall)) {
+        /* of the whole plan, as the column's after the edit is */
+        double then = fb_figure_anchored(wall, c->predicted.us, c->predicted.us + more_us);
         fb_str_addf(out, " · wall %s → %s", fb_figure_write(before, wall, FB_UNIT_US, kind),
-                    fb_figure_write(after, fb_figure_anchored(wall, c->predicted.us, c->predicted.us + more_us),
-                                    FB_UNIT_US,
-                                    FB_SOURCE_PREDICTED)); /* of the whole plan, as the column's after the edit is */
-    else
+                    fb_figure_write(after, then, FB_UNIT_US, FB_SOURCE_PREDICTED));
+    } else {
         fb_str_addf(out, " · predicted %s → %s", fb_format_us(before, v->before_us), fb_format_us(after, v->after_us));
+    }
 }
 
 void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdict *v, fb_str *out)
