@@ -426,24 +426,6 @@ static void show_history(fb_app *app, const char *arg)
     fb_app_show(app, FB_VIEW_RESULTS);
 }
 
-static void show_plot(fb_app *app, const char *arg)
-{
-    (void)arg;
-    fb_app_show(app, FB_VIEW_PLOT);
-}
-
-static void show_timeline(fb_app *app, const char *arg)
-{
-    (void)arg;
-    fb_app_show(app, FB_VIEW_TIMELINE);
-}
-
-static void show_about(fb_app *app, const char *arg)
-{
-    (void)arg;
-    fb_app_show(app, FB_VIEW_ABOUT);
-}
-
 /* The next of them, or the one that is named. */
 static void theme(fb_app *app, const char *arg)
 {
@@ -511,30 +493,6 @@ static void experiment(fb_app *app, const char *arg)
     }
     fb_app_show(app, FB_VIEW_EXPERIMENT);
     if (*arg || !app->sweep.begun) fb_sweep_start(app, arg);
-}
-
-static void show_log(fb_app *app, const char *arg)
-{
-    (void)arg;
-    fb_app_show(app, FB_VIEW_LOG);
-}
-
-static void show_list(fb_app *app, const char *arg)
-{
-    (void)arg;
-    fb_app_show(app, FB_VIEW_LIST);
-}
-
-static void show_params(fb_app *app, const char *arg)
-{
-    (void)arg;
-    fb_app_show(app, FB_VIEW_PARAMS);
-}
-
-static void show_help(fb_app *app, const char *arg)
-{
-    (void)arg;
-    fb_app_show(app, FB_VIEW_HELP);
 }
 
 static void open_script(fb_app *app, const char *arg)
@@ -650,7 +608,6 @@ static fb_action_fn *const actions[FB_COMMANDS] = {
     [FB_CMD_WHY] = show_why,
     [FB_CMD_STEPS] = show_steps,
     [FB_CMD_REFUSE] = refuse,
-    [FB_CMD_PARAMS] = show_params,
     [FB_CMD_SET] = fb_do_set,
     [FB_CMD_EXPORT] = fb_do_export,
     [FB_CMD_SAVE] = fb_do_save,
@@ -664,23 +621,17 @@ static fb_action_fn *const actions[FB_COMMANDS] = {
     [FB_CMD_HIDE] = unhide,
     [FB_CMD_ZOOM] = zoom,
     [FB_CMD_PUZZLE] = show_puzzle,
-    [FB_CMD_TIMELINE] = show_timeline,
     [FB_CMD_LUA] = lua,
     [FB_CMD_HISTORY] = show_history,
     [FB_CMD_SORT] = sort_columns,
     [FB_CMD_FILTER] = filter_rows,
-    [FB_CMD_PLOT] = show_plot,
     [FB_CMD_EXPERIMENT] = experiment,
     [FB_CMD_VALUES] = fb_view_show_values,
     [FB_CMD_YANK] = fb_yank,
     [FB_CMD_THEME] = theme,
-    [FB_CMD_ABOUT] = show_about,
-    [FB_CMD_LOG] = show_log,
-    [FB_CMD_LIST] = show_list,
     [FB_CMD_OPEN] = open_script,
     [FB_CMD_EDIT] = fb_edit_script,
     [FB_CMD_RELOAD] = reload,
-    [FB_CMD_HELP] = show_help,
     [FB_CMD_PROMPT] = prompt,
     [FB_CMD_LESSON] = show_lesson,
     [FB_CMD_CONTENTS] = show_contents,
@@ -694,7 +645,19 @@ static fb_action_fn *const actions[FB_COMMANDS] = {
     [FB_CMD_SUSPEND] = suspend,
 };
 
+/* Views that a command shows and does nothing else, one more than their number; 0: none. */
+static const int shows[FB_COMMANDS] = {
+#define VIEW(id, name)
+#define OPENED(id, name, command) [FB_CMD_##command] = FB_VIEW_##id + 1,
+#include "tui/view/views.def"
+#undef VIEW
+#undef OPENED
+};
+
 void fb_action(fb_app *app, fb_cmd c, const char *arg)
 {
-    if (actions[c]) actions[c](app, arg);
+    if (actions[c])
+        actions[c](app, arg);
+    else if (shows[c])
+        fb_app_show(app, (fb_view_id)(shows[c] - 1));
 }

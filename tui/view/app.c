@@ -17,17 +17,15 @@
 enum { FRAME_NS = 16000000, ANSWER_NS = 3000000, WORK_NS = 8000000 };
 
 static const fb_view *const views[FB_VIEWS] = {
-    [FB_VIEW_GRAPH] = &fb_view_graph,       [FB_VIEW_COLUMNS] = &fb_view_columns,
-    [FB_VIEW_KERNELS] = &fb_view_kernels,   [FB_VIEW_SOURCE] = &fb_view_source,
-    [FB_VIEW_HELP] = &fb_view_help,         [FB_VIEW_LOG] = &fb_view_log,
-    [FB_VIEW_PARAMS] = &fb_view_params,     [FB_VIEW_LIST] = &fb_view_list,
-    [FB_VIEW_ERROR] = &fb_view_error,       [FB_VIEW_WHY] = &fb_view_why,
-    [FB_VIEW_STEPS] = &fb_view_steps,       [FB_VIEW_PUZZLE] = &fb_view_puzzle,
-    [FB_VIEW_RESULTS] = &fb_view_results,   [FB_VIEW_PLOT] = &fb_view_plot,
-    [FB_VIEW_TIMELINE] = &fb_view_timeline, [FB_VIEW_EXPERIMENT] = &fb_view_experiment,
-    [FB_VIEW_VALUES] = &fb_view_values,     [FB_VIEW_ABOUT] = &fb_view_about,
-    [FB_VIEW_LESSON] = &fb_view_lesson,     [FB_VIEW_CONTENTS] = &fb_view_contents,
+#define VIEW(id, name)            [FB_VIEW_##id] = &fb_view_##name,
+#define OPENED(id, name, command) [FB_VIEW_##id] = &fb_view_##name,
+#include "tui/view/views.def"
+#undef VIEW
+#undef OPENED
 };
+_Static_assert((int)FB_VIEW_GRAPH == FB_PANE_GRAPH && (int)FB_VIEW_COLUMNS == FB_PANE_COLUMNS &&
+                   (int)FB_VIEW_KERNELS == FB_PANE_KERNELS,
+               "the panes come first in views.def");
 
 const fb_view *fb_view_at(fb_view_id id)
 {

@@ -25,28 +25,13 @@
 
 typedef struct fb_app fb_app;
 
-/* The first FB_PANES are the workbench's panes; the others are shown over them. */
+/* The first FB_PANES are the workbench's panes; the others are shown over them (views.def). */
 typedef enum {
-    FB_VIEW_GRAPH = FB_PANE_GRAPH,
-    FB_VIEW_COLUMNS = FB_PANE_COLUMNS,
-    FB_VIEW_KERNELS = FB_PANE_KERNELS,
-    FB_VIEW_SOURCE,
-    FB_VIEW_HELP,
-    FB_VIEW_LOG,
-    FB_VIEW_PARAMS,
-    FB_VIEW_LIST,
-    FB_VIEW_ERROR,
-    FB_VIEW_WHY,
-    FB_VIEW_STEPS,
-    FB_VIEW_PUZZLE,
-    FB_VIEW_RESULTS,
-    FB_VIEW_PLOT,
-    FB_VIEW_TIMELINE,
-    FB_VIEW_EXPERIMENT,
-    FB_VIEW_VALUES,
-    FB_VIEW_ABOUT,
-    FB_VIEW_LESSON,
-    FB_VIEW_CONTENTS,
+#define VIEW(id, name)            FB_VIEW_##id,
+#define OPENED(id, name, command) FB_VIEW_##id,
+#include "tui/view/views.def"
+#undef VIEW
+#undef OPENED
     FB_VIEWS,
     FB_VIEW_NONE = -1,
 } fb_view_id;
@@ -92,9 +77,11 @@ typedef struct {
     const char *about;                      /* what one looks at, in plain words; a paragraph a line */
 } fb_view;
 
-extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
-    fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_steps, fb_view_puzzle, fb_view_results,
-    fb_view_plot, fb_view_timeline, fb_view_experiment, fb_view_values, fb_view_about, fb_view_lesson, fb_view_contents;
+#define VIEW(id, name)            extern const fb_view fb_view_##name;
+#define OPENED(id, name, command) extern const fb_view fb_view_##name;
+#include "tui/view/views.def"
+#undef VIEW
+#undef OPENED
 const fb_view *fb_view_at(fb_view_id id);
 /* What the command does in a view over the panes, where that is the view's own; else NULL. */
 const fb_view_key *fb_view_key_of(fb_view_id id, fb_cmd c);
