@@ -272,6 +272,14 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
                    w->space->extent[0]);
 }
 
+/* Stores a group of a space. */
+static const char *store_of(const frame *f, int space)
+{
+    if (space == FB_NONE || !f->x.cut) return "fb_store";
+    if (f->x.cut->passing) return "fb_long_store<true>";
+    return is_ragged(f) ? "fb_long_store<false>" : "fb_store";
+}
+
 static void close_vector(frame *f, const walk *w, int space, int depth, bool guarded)
 {
     fb_emitter *e = f->e;
@@ -283,7 +291,7 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
         const fb_root *r = &f->s->roots[i];
         if (root_is_here(r, space, depth) && packs_root(f, w, space, r))
             fb_emit(e, "%s%s(&%s, %s%s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
-                    ragged ? "fb_long_store" : "fb_store", at_first(f, w, r->storage, r->table, r->at), pack_name(f, i),
+                    store_of(f, space), at_first(f, w, r->storage, r->table, r->at), pack_name(f, i),
                     ragged ? edges(f, w) : "");
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
@@ -840,7 +848,8 @@ static void fetch_group(frame *f, const walk *w, bool ahead)
         if (ahead)
             fb_emit(e, "fb_long_ahead(&%s);", from);
         else
-            fb_emit(e, "fb_long_fetch<%d>(%s + %s, &%s%s);", w->vector, held_name(f, i), f->within, from, edges(f, w));
+            fb_emit(e, "fb_long_fetch<%d, %s>(%s + %s, &%s%s);", w->vector, f->x.cut->passing ? "true" : "false",
+                    held_name(f, i), f->within, from, edges(f, w));
     }
 }
 
@@ -1236,10 +1245,10 @@ void fb_emit_cuda_variables(fb_emitter *e, const fb_space *space, const char *po
 
 /* ---- the kernel ---- */
 
-/* Do all offsets and thread numbers fit 32 bits? */
+/* Do all offsets and thread numbers fit 32 bits? Threads that find nothing left to do are fewer than the room kept. */
 static bool is_small(const fb_emitter *e)
 {
-    const int64_t limit = INT32_MAX / 2;
+    const int64_t limit = INT32_MAX - (1 << 25);
     for (int i = 0; i < e->n_args; i++) {
         fb_id storage = e->args[i].storage; /* negative: a copy, which is as large as the rows below */
         if (storage >= 0 && fb_shape_elements(&e->nest->graph->nodes[storage].shape) > limit) return false;

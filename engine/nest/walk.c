@@ -170,8 +170,18 @@ static fb_val constant(walk *w, fb_id node, fb_dtype dtype, double number)
 
 /* ---- conditions ---- */
 
+static bool when_holds(const walk *w, int when, fb_ix at, int64_t low, int64_t high)
+{
+    for (const fb_when *c; when != FB_NONE; when = c->outer) {
+        c = &w->b->whens.at[when];
+        if (c->at == at && c->low == low && c->high == high) return true;
+    }
+    return false;
+}
+
 static int when_add(walk *w, int outer, fb_ix at, int64_t low, int64_t high)
 {
+    if (when_holds(w, outer, at, low, high)) return outer;
     for (int i = 0; i < w->b->whens.n; i++) {
         const fb_when *c = &w->b->whens.at[i];
         if (c->outer == outer && c->at == at && c->low == low && c->high == high) return i;
@@ -200,6 +210,14 @@ static int when_relevant(walk *w, int when, const fb_ix *coords, int n)
     fb_when c = w->b->whens.at[when];
     int outer = when_relevant(w, c.outer, coords, n);
     return FB_MUTATE(27, share_variable(w, c.at, coords, n), false) ? when_add(w, outer, c.at, c.low, c.high) : outer;
+}
+
+/* A load that is not made gives zero: where that is what stands outside, the load has chosen already. */
+static bool chooses_itself(const walk *w, const fb_guard *guard, fb_val v)
+{
+    const fb_value *x = &w->values.at[v];
+    return x->kind == FB_VALUE_LOAD && guard->otherwise == 0 && !signbit(guard->otherwise) &&
+           when_holds(w, x->when, guard->at, guard->low, guard->high);
 }
 
 static fb_val select_between(walk *w, fb_id node, int test, fb_val inside, fb_val otherwise)
@@ -885,6 +903,7 @@ static fb_val walk_node(walk *w, fb_id node, const fb_ix *coords, int when)
     fb_val v = walk_base(w, &at);
     w->level--;
     for (int i = n_guards - 1; i >= 0 && !stopped(w); i--) {
+        if (chooses_itself(w, &guards[i], v)) continue;
         int test = when_add(w, FB_NONE, guards[i].at, guards[i].low, guards[i].high);
         v = select_between(w, at.key.node, test, v,
                            constant(w, at.key.node, w->g->nodes[node].dtype, guards[i].otherwise));
