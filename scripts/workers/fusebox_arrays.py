@@ -3,12 +3,13 @@
 `Ops` writes each op of engine/graph/ops.def in NumPy's terms; it computes the reference of a check, in double and without
 op scopes, and is what a framework with NumPy's functions (JAX) starts from. A bf16 array is one of float32 here, whose
 values are those of bf16."""
+import functools
 import math
 import time
 
 import fusebox_worker as shared
 import numpy
-from fusebox_worker import FLOATS, Analysis, Case, Refused, Walk, allowed_of, number, source
+from fusebox_worker import FLOATS, MOVED, VIEWS, Analysis, Case, Refused, Walk, allowed_of, number, source
 
 DTYPES = {"f32": numpy.float32, "f16": numpy.float16, "bf16": numpy.float32, "f64": numpy.float64, "i32": numpy.int32,
           "i64": numpy.int64, "bool": numpy.bool_}
@@ -230,6 +231,31 @@ def reference(graph, seed, files):
     return kept[seed]
 
 
+class MovingOps(Ops):
+    """Every double that is computed comes out a little larger or smaller, each by its own draw."""
+
+    def __init__(self):
+        super().__init__(numpy, WIDE)
+        self.draws = numpy.random.default_rng(7)
+
+    def moved(self, value):
+        value = numpy.asarray(value)
+        return value * (1 + MOVED * self.draws.uniform(-1, 1, value.shape)) if value.dtype == numpy.float64 else value
+
+    def node(self, node, args):
+        out = super().node(node, args)
+        return out if node["op"] in VIEWS else self.moved(out)
+
+
+def moved(graph, seed, files, k):
+    """How far result k goes where all that it is made of goes by so many times itself."""
+    analysis, ops = Analysis(graph), MovingOps()
+    values = {n["id"]: ops.moved(source(Arrays, n, seed, files).astype(WIDE[n["dtype"]])) for n in analysis.sources()}
+    with numpy.errstate(all="ignore"):
+        off = abs(Walk(analysis, ops).run(values)[k] - reference(graph, seed, files)[k])
+    return float(off[numpy.isfinite(off)].max(initial=0)) / MOVED
+
+
 def apart(got, want):
     """(the largest difference, the largest value), (where, what it is, what it should be)."""
     got, want = got.astype(numpy.float64).reshape(-1), want.astype(numpy.float64).reshape(-1)
@@ -287,12 +313,14 @@ class ArrayCase(Case):
         self.run()
         self.wait()
         allowed, nodes = allowed_of(self.graph), self.graph["nodes"]
-        for i, got, want in zip(self.analysis.results, self.result, reference(self.graph, self.seed, self.files)):
+        answers = reference(self.graph, self.seed, self.files)
+        for k, (i, got, want) in enumerate(zip(self.analysis.results, self.result, answers)):
             got = self.fetch(got)
             if list(got.shape) != nodes[i]["shape"]:
                 raise Refused("system", f"{nodes[i]['name']}: {self.FRAMEWORK} made {list(got.shape)} of it, not {nodes[i]['shape']}")
             if got.size:
-                self.compare(nodes[i], list(got.shape), *apart(got, want), allowed)
+                self.compare(nodes[i], list(got.shape), *apart(got, want), allowed,
+                             functools.partial(moved, self.graph, self.seed, self.files, k))
 
     def report(self, brief=False):
         r = super().report(brief)

@@ -18,6 +18,7 @@ file walks through a worker in the order in which it is best written.
 """
 import collections
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -471,6 +472,20 @@ def function(graph, scopes, wide=False, groups=None):
     return names["model"], [graph["nodes"][i] for i in out.inputs]
 
 
+def moving():
+    """A mode in which every double that is computed comes out a little larger or smaller, each by its own draw."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    draws = torch.Generator(DEVICE).manual_seed(7)
+
+    class Moving(TorchDispatchMode):
+        def __torch_dispatch__(self, call, types, args=(), kwargs=None):
+            out = call(*args, **(kwargs or {}))
+            if call.is_view or call._schema.is_mutable or not isinstance(out, torch.Tensor) or out.dtype != torch.float64:
+                return out
+            return out * (1 + shared.MOVED * (2 * torch.rand(out.shape, generator=draws, device=out.device) - 1))
+    return Moving()
+
+
 # ---- measuring --------------------------------------------------------------------------------------------------------
 
 
@@ -666,23 +681,32 @@ class Case(shared.Case):
         known = {n["id"]: a for n, a in zip(self.inputs, self.arguments)}
         arguments = [known[n["id"]] if n["id"] in known else source(n, self.seed, self.files) for n in inputs]
         want = wide(*(a.double() if a.is_floating_point() else a for a in arguments))
-        del arguments
+        beside = []
+
+        def moved(k):
+            if not beside:
+                with moving():
+                    beside.append(wide(*(a.double() * 1 if a.is_floating_point() else a for a in arguments)))
+            off = (beside[0][k].double() - want[k].double()).abs()
+            return (off[off.isfinite()].max().item() if bool(off.isfinite().any()) else 0.0) / shared.MOVED
         allowed = allowed_of(self.graph)
-        for i, a, b in zip(checked(self.graph), got, want):
+        for k, (i, a, b) in enumerate(zip(checked(self.graph), got, want)):
             if a.numel():
-                self.hold(self.graph["nodes"][i], a, b, allowed)
-        del got, want
+                self.hold(self.graph["nodes"][i], a, b, allowed, functools.partial(moved, k))
+        del got, want, arguments
+        beside.clear()
         if CUDA:
             torch.cuda.empty_cache()  # other processes measure on this GPU too
 
-    def hold(self, node, got, want, allowed):
+    def hold(self, node, got, want, allowed, moved):
         got, want = got.to(want.device).double(), want.double()
         diff = (got - want).abs()
         diff = torch.where((got == want) | (got.isnan() & want.isnan()), torch.zeros_like(diff), diff).nan_to_num(math.inf)
         at = int(diff.argmax())
         finite = want[want.isfinite()]
         far = diff.reshape(-1)[at].item(), finite.abs().max().item() if finite.numel() else 0.0
-        self.compare(node, list(got.shape), far, (at, got.reshape(-1)[at].item(), want.reshape(-1)[at].item()), allowed)
+        self.compare(node, list(got.shape), far, (at, got.reshape(-1)[at].item(), want.reshape(-1)[at].item()), allowed,
+                     moved)
 
     # -- times
 
