@@ -54,8 +54,15 @@ static bool is_new(const char *source)
 static bool may_spill(const char *what, const char *arch, int bytes)
 {
     enum { FEW = 24 };
+    if (!strcmp(what, "running f32")) return bytes <= FEW; /* the sums of whole rows beside what runs along them */
     if (strcmp(arch, "sm_90") != 0 || strstr(what, ":tinygrad") || strstr(what, ":inductor")) return true;
     return strstr(what, ":xla") || (bytes <= FEW && strstr(what, "gru.lua hoisted:max"));
+}
+
+/* What runs in clusters was made for a machine that has them, from Hopper on. */
+static bool is_for(const fb_kernel *k, const char *arch)
+{
+    return k->needs.cluster <= 1 || atoi(arch + strlen("sm_")) >= 90;
 }
 
 /* The oldest architecture and the newest take turns; Hopper sees all. */
@@ -64,7 +71,7 @@ static void compile_kernel(const char *what, const fb_kernel *k)
     static int turn;
     int skipped = turn++ % 2 ? 0 : 2;
     for (int a = 0; a < n_archs; a++) {
-        if (a == skipped) continue;
+        if (a == skipped || !is_for(k, archs[a])) continue;
         fb_cuda_code code;
         fb_error err = {0};
         if (!fb_cuda_compile_kernel(k, archs[a], FB_CUBIN, &code, &err))
