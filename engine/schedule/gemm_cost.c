@@ -55,10 +55,11 @@ static double instructions_of(const fb_nest *nest, const fb_section *s)
 /* What a thread does while a tile of an operand is computed. It waits for each piece, whose elements are loaded
  * together; or for each element where there is a division, which is a branch. That of a sigmoid never goes the long way
  * round, for its operands are around 1. */
-static fb_made_operand made_of(const fb_nest *nest, const fb_operand *o, int phase, bool right)
+static fb_made_operand made_of(const fb_nest *nest, const fb_operand *o, int phase, bool right, bool along_k)
 {
     return (fb_made_operand){.phase = phase,
                              .right = right,
+                             .along_k = along_k,
                              .loads = fb_section_loads(&o->section),
                              .instructions = instructions_of(nest, &o->section),
                              .long_ones = long_ones(nest, &o->section),
@@ -74,12 +75,23 @@ fb_made_operands fb_gemm_made(const fb_nest *nest)
         if (!p) all.left_by_k = left.along_k, all.right_by_k = right.along_k;
         all.left_words |= left.words;
         all.right_words |= right.words;
-        if (!left.pieces && !left.words) all.at[all.n++] = made_of(nest, &t->phases[p].left, p, false);
+        if (!left.pieces && !left.words) all.at[all.n++] = made_of(nest, &t->phases[p].left, p, false, left.along_k);
         for (int s = 0; s < t->n_strips && !t->kept && !right.pieces && !right.words; s++)
             if (t->phases[p].product[s] != FB_NONE)
-                all.at[all.n++] = made_of(nest, &t->products[t->phases[p].product[s]].right, p, true);
+                all.at[all.n++] = made_of(nest, &t->products[t->phases[p].product[s]].right, p, true, right.along_k);
     }
     return all;
+}
+
+/* Pieces of an operand's tile that a thread computes, and how much of each: where a tile is deeper than its product,
+ * what is beyond is zero without being computed. Neighbours along k are beyond in every piece of a line alike; else
+ * whole lines are. */
+static double pieces_of(const fb_tiled *t, const fb_made_operand *o, const fb_gemm_tile *x, int piece, double *each)
+{
+    const int64_t depth = t->phases[o->phase].k;
+    const double outer = o->right ? x->strip : x->m, lines = o->along_k || depth > x->k ? x->k : (double)depth;
+    *each = o->along_k && depth < piece ? (double)depth : piece;
+    return ceil(outer * lines / piece / x->threads);
 }
 
 static void make_operands(const fb_nest *nest, const fb_made_operands *all, const fb_gemm_tile *x, double *waits,
@@ -91,8 +103,8 @@ static void make_operands(const fb_nest *nest, const fb_made_operands *all, cons
     for (int i = 0; i < all->n; i++) {
         const fb_made_operand *o = &all->at[i];
         double tiles = (double)fb_gemm_part(nest, x, o->phase) / x->k;
-        double pieces = tiles * ceil((double)(o->right ? x->strip : x->m) * x->k / piece / x->threads);
-        double elements = pieces * piece, loads = piece * load * o->loads;
+        double each, pieces = tiles * pieces_of(nest->tiled, o, x, piece, &each);
+        double elements = pieces * each, loads = each * load * o->loads;
         *waits += (o->divides ? elements : pieces * fmin(loads, 1)) + elements * long_one * o->long_ones;
         *made += elements * o->instructions;
     }

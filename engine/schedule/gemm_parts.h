@@ -19,7 +19,7 @@ int64_t fb_gemm_steps(const fb_tiled *t, const fb_gemm_tile *x, int phase);
 /* An operand that is computed instead of copied. */
 typedef struct {
     int phase;
-    bool right;
+    bool right, along_k;
     double loads, instructions; /* of an element */
     int long_ones;
     bool divides;

@@ -159,11 +159,14 @@ double fb_lanes_cycles(int units, int64_t shared_bytes, const fb_lanes_work *w)
     return ceil(all / (units * together)) * (cycles + WAIT * w->waits + warps * w->made);
 }
 
+/* What a kernel takes beside its cycles: 22 kernels recorded on an H200, of 1.6 to 21 µs, took 0.6 µs less than with
+ * all of fill_us, a part of which is in the cycles that a block ends with. */
 double fb_lanes_us(const fb_machine *m, const fb_lanes_work *w)
 {
+    const double beside_us = 0.1;
     double clock = fb_cycles_a_us(m), cache = fb_rate_peak(&m->copy_hot);
     if (clock <= 0 || w->threads <= 0) return 0;
     double bytes = (double)w->blocks * w->split * w->tiles * w->k * (w->m + w->n) * 4;
     return fmax(fb_lanes_cycles((int)fmax(m->units, 1), m->shared_bytes, w) / clock, fb_time_us(bytes, cache)) +
-           fill_us;
+           beside_us;
 }
