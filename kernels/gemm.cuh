@@ -79,7 +79,7 @@ struct fb_gemm {
             };
             if constexpr (fb_is_word<found>::value) {
                 constexpr int WORDS = LINES * ACROSS, TURNS = (WORDS + THREADS - 1) / THREADS;
-#pragma unroll TURNS <= 8 ? TURNS : 8
+#pragma unroll TURNS <= 4 ? TURNS : 4
                 for (int turn = 0; turn < TURNS; turn++) {
                     const int i = threadIdx.x + turn * THREADS, line = i / ACROSS, at = i % ACROSS;
                     if (WORDS % THREADS == 0 || i < WORDS)

@@ -54,7 +54,6 @@ static bool is_new(const char *source)
 static bool may_spill(const char *what, const char *arch, int bytes)
 {
     enum { FEW = 24 };
-    if (!strcmp(what, "running f32")) return bytes <= FEW; /* the sums of whole rows beside what runs along them */
     if (strcmp(arch, "sm_90") != 0 || strstr(what, ":tinygrad") || strstr(what, ":inductor")) return true;
     return strstr(what, ":xla") || (bytes <= FEW && strstr(what, "gru.lua hoisted:max"));
 }
