@@ -17,12 +17,6 @@
 
 // ---- PTX -----------------------------------------------------------------------------------------------------------
 
-// All threads of the cluster's blocks meet, and see what the others wrote before.
-FB_DEVICE void fb_cluster_meet()
-{
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
 // Some warps of a block meet.
 template <int THREADS> FB_DEVICE void fb_warps_meet(int barrier)
 {

@@ -25,20 +25,28 @@ template <> struct fb_sum_of<double> {
 };
 
 // ELEM: of the tiles in shared memory, fb_f16, fb_bf16, float or double. TENSOR: on tensor cores (float: as tf32).
-template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, int STAGES> struct fb_gemm {
+// Without them: in SLICES groups of warps, each of which takes its part of a tile's k, and whose sums are added up when they
+// are spread; and which operands' neighbours are neighbours in k, for a thread has the rows (columns) that it can fetch by 16 bytes.
+template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, int STAGES, int SLICES = 1, bool A_BY_K = true,
+          bool B_BY_K = true>
+struct fb_gemm {
     using sum = typename fb_sum_of<ELEM>::type;
     static constexpr int PIECE = 16 / (int)sizeof(ELEM);
     static constexpr bool HALVES = TENSOR && sizeof(ELEM) == 2;
-    static constexpr int WARPS_N = N / WARP_N, THREADS = 32 * (M / WARP_M) * WARPS_N;
-    // Without tensor cores a warp is 4 × 8 lanes; each computes every fourth row and every eighth column of the warp's tile.
+    static constexpr int WARPS_N = N / WARP_N, WARPS = M / WARP_M * WARPS_N, THREADS = 32 * WARPS * SLICES;
+    // Without tensor cores a warp is 4 × 8 lanes; each computes every fourth row and every eighth column of the warp's tile, or
+    // every fourth (eighth) PIECE of them where these are neighbours in memory.
     static constexpr int STEP = !TENSOR ? 1 : HALVES ? 16 : 8;
     static constexpr int MI = TENSOR ? WARP_M / 16 : WARP_M / 4, NI = WARP_N / 8, SUMS = TENSOR ? 4 : 1;
+    static constexpr int A_GROUP = A_BY_K ? 1 : MI < PIECE ? MI : PIECE, B_GROUP = B_BY_K ? 1 : NI < PIECE ? NI : PIECE;
     static constexpr int LINE = N + (TENSOR ? 8 : 4); // of C in shared memory, so that what a warp stores at once meets no bank twice
     static constexpr int OWN = WARP_N + 8;            // of a warp's part of it, likewise
     static constexpr int UNROLL = K / STEP <= 32 ? K / STEP : 8; // longer products would only be longer to compile
     static_assert(M % WARP_M == 0 && N % WARP_N == 0 && K % STEP == 0 && K % PIECE == 0, "tiles and warps");
     static_assert(M % PIECE == 0 && N % PIECE == 0 && WARP_N % (HALVES ? 16 : 8) == 0, "whole pieces and fragments");
     static_assert(STAGES >= 2, "one tile is loaded while another is used");
+    static_assert(SLICES == 1 || !TENSOR, "tensor cores take all of a tile's k");
+    static_assert(TENSOR || K % (SLICES * PIECE) == 0, "whole pieces of k");
 
     using registers = sum[MI][NI][SUMS];
 
@@ -56,29 +64,42 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         template <class F> FB_DEVICE void load(ELEM *tile, int k0, F of)
         {
             constexpr int PIECES = ACROSS / PIECE, ALL = LINES * PIECES, EACH = (ALL + THREADS - 1) / THREADS;
-            auto copy = [&](int i) {
-                const int line = i / PIECES, at = i % PIECES * PIECE;
+            using found = decltype(of(0, 0));
+            auto copy = [&](int line, int at) {
                 const int outer = ALONG_K ? line : at, k = k0 + (ALONG_K ? at : line);
                 ELEM *const to = tile + line * LINE + at;
-                if constexpr (fb_is_piece<decltype(of(0, 0))>::value) {
+                if constexpr (fb_is_piece<found>::value) {
                     fb_copy_piece(to, of(outer, k));
-                } else {
+                } else if constexpr (!fb_is_word<found>::value) {
                     __align__(16) ELEM piece[PIECE];
 #pragma unroll
                     for (int e = 0; e < PIECE; e++) piece[e] = of(outer + (ALONG_K ? 0 : e), k + (ALONG_K ? e : 0));
                     fb_store(to, *reinterpret_cast<const fb_pack<ELEM, PIECE> *>(piece));
                 }
             };
-            // A few turns stand side by side, where tensor cores wait for nothing else; elsewhere they only take registers.
-            if constexpr (HALVES && EACH <= 4) {
+            if constexpr (fb_is_word<found>::value) {
+                constexpr int WORDS = LINES * ACROSS, TURNS = (WORDS + THREADS - 1) / THREADS;
+#pragma unroll TURNS <= 4 ? TURNS : 4
+                for (int turn = 0; turn < TURNS; turn++) {
+                    const int i = threadIdx.x + turn * THREADS, line = i / ACROSS, at = i % ACROSS;
+                    if (WORDS % THREADS == 0 || i < WORDS)
+                        fb_copy_word(tile + line * LINE + at, of(ALONG_K ? line : at, k0 + (ALONG_K ? at : line)));
+                }
+            } else if constexpr (!TENSOR && fb_is_piece<found>::value && THREADS % PIECES == 0 && ALL % THREADS == 0) {
+                // A thread's pieces are the same ones of other lines.
+                const int line = threadIdx.x / PIECES, at = threadIdx.x % PIECES * PIECE;
+#pragma unroll
+                for (int turn = 0; turn < EACH; turn++) copy(line + turn * (THREADS / PIECES), at);
+            } else if constexpr (HALVES && EACH <= 4) {
+                // A few turns stand side by side, where tensor cores wait for nothing else; elsewhere they only take registers.
 #pragma unroll
                 for (int turn = 0; turn < EACH; turn++) {
                     const int i = threadIdx.x + turn * THREADS;
-                    if (ALL % THREADS == 0 || i < ALL) copy(i);
+                    if (ALL % THREADS == 0 || i < ALL) copy(i / PIECES, i % PIECES * PIECE);
                 }
             } else {
 #pragma unroll
-                for (int i = threadIdx.x; i < ALL; i += THREADS) copy(i);
+                for (int i = threadIdx.x; i < ALL; i += THREADS) copy(i / PIECES, i % PIECES * PIECE);
             }
         }
     };
@@ -113,10 +134,64 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
             for (int n = 0; n < NI; n++) fb_multiply(sums[i][n], f.a[i], f.b[n], ELEM());
     }
 
+    // Without tensor cores: the row of a lane among the warp's four, its column among eight, and where its sums i are.
+    FB_DEVICE int lane_row() { return threadIdx.x >> 3 & 3; }
+    FB_DEVICE int lane_column() { return threadIdx.x & 7; }
+    FB_DEVICE int row_of(int i) { return i / A_GROUP * 4 * A_GROUP + lane_row() * A_GROUP + i % A_GROUP; }
+    FB_DEVICE int column_of(int i) { return i / B_GROUP * 8 * B_GROUP + lane_column() * B_GROUP + i % B_GROUP; }
+
+    // COUNT rows (columns) of a lane, the first at `outer`, further ones in groups LANES groups apart: at PIECE steps of k.
+    template <class O, bool BY_K, int GROUP, int COUNT, int LANES>
+    FB_DEVICE void fetch_lane(sum (&to)[PIECE][COUNT], ELEM *tile, int outer, int k)
+    {
+        constexpr bool vectors = O::ALONG == BY_K;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += GROUP)
+#pragma unroll
+            for (int e = 0; e < PIECE; e += vectors && BY_K ? PIECE : 1) {
+                ELEM *const at = O::element(tile, outer + i * LANES, k + e);
+                if constexpr (vectors && BY_K) {
+                    const auto found = fb_load<PIECE>(at);
+#pragma unroll
+                    for (int j = 0; j < PIECE; j++) to[j][i] = found.at[j];
+                } else if constexpr (vectors) {
+                    const auto found = fb_load<GROUP>(at);
+#pragma unroll
+                    for (int j = 0; j < GROUP; j++) to[e][i + j] = found.at[j];
+                } else {
+#pragma unroll
+                    for (int j = 0; j < GROUP; j++) to[e][i + j] = *O::element(tile, outer + i * LANES + j, k + e);
+                }
+            }
+    }
+
+    // Its slice of one tile's product, without tensor cores.
+    template <class A, class B> FB_DEVICE void multiply_lanes(registers &sums, ELEM *a, ELEM *b, int wm, int wn)
+    {
+        const int first = SLICES > 1 ? threadIdx.x / (32 * WARPS) * (K / SLICES) : 0;
+        wm += lane_row() * A_GROUP, wn += lane_column() * B_GROUP;
+#pragma unroll
+        for (int k = 0; k < K / SLICES; k += PIECE) {
+            sum fa[PIECE][MI], fb[PIECE][NI];
+            fetch_lane<A, A_BY_K, A_GROUP, MI, 4>(fa, a, wm, first + k);
+            fetch_lane<B, B_BY_K, B_GROUP, NI, 8>(fb, b, wn, first + k);
+#pragma unroll
+            for (int e = 0; e < PIECE; e++)
+#pragma unroll
+                for (int i = 0; i < MI; i++)
+#pragma unroll
+                    for (int n = 0; n < NI; n++) sums[i][n][0] += fa[e][i] * fb[e][n];
+        }
+    }
+
     // Adds one tile's product to the accumulators of the warp at (wm, wn).
     template <class A, class B> FB_DEVICE void multiply(registers &sums, ELEM *a, ELEM *b, int wm, int wn)
     {
         const int lane = threadIdx.x & 31;
+        if constexpr (!TENSOR) {
+            multiply_lanes<A, B>(sums, a, b, wm, wn);
+            return;
+        }
 #pragma unroll UNROLL
         for (int k = 0; k < K; k += STEP) {
             if constexpr (HALVES) {
@@ -139,16 +214,6 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
                 for (int i = 0; i < MI; i++)
 #pragma unroll
                     for (int n = 0; n < NI; n++) fb_multiply(sums[i][n], fa[i], fb[n], ELEM());
-            } else {
-                sum fa[MI], fb[NI];
-#pragma unroll
-                for (int i = 0; i < MI; i++) fa[i] = *A::element(a, wm + 4 * i + (lane >> 3), k);
-#pragma unroll
-                for (int i = 0; i < NI; i++) fb[i] = *B::element(b, wn + 8 * i + (lane & 7), k);
-#pragma unroll
-                for (int i = 0; i < MI; i++)
-#pragma unroll
-                    for (int n = 0; n < NI; n++) sums[i][n][0] += fa[i] * fb[n];
             }
         }
     }
@@ -158,7 +223,7 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
     template <class A, class B, class LOAD, class FA, class FB>
     FB_DEVICE void go_through(registers &sums, int steps, LOAD load, FA a_of, FB b_of)
     {
-        const int warp = threadIdx.x / 32, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
+        const int warp = threadIdx.x / 32 % WARPS, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
         if constexpr (HALVES) {
             // Fragments are fetched while those before them are multiplied, also from one tile to the next.
             constexpr int GROUPS = K / STEP;
@@ -293,25 +358,64 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         return true;
     }
 
+    // The same of blocks that are a cluster, through each other's shared memory: each adds up every SPLIT-th share of the rows and
+    // goes on with these. No block may end before all have: fb_cluster_meet comes last.
+    template <int SPLIT> FB_DEVICE void combine_near(sum *c, int part)
+    {
+        static_assert(M % SPLIT == 0, "a share of the rows each");
+        constexpr int ROWS = M / SPLIT, GROUPS = ROWS * N / PIECE;
+        fb_cluster_meet();
+#pragma unroll GROUPS / THREADS <= 4 ? 4 : 1
+        for (int i = threadIdx.x; i < GROUPS; i += THREADS) {
+            sum *const at = c + (part * ROWS + i / (N / PIECE)) * LINE + i % (N / PIECE) * PIECE;
+            fb_pack<sum, PIECE> found[SPLIT];
+#pragma unroll
+            for (int p = 0; p < SPLIT; p++) fb_take_16(found[p], at, p);
+            fb_pack<sum, PIECE> total = found[0];
+#pragma unroll
+            for (int p = 1; p < SPLIT; p++)
+#pragma unroll
+                for (int e = 0; e < PIECE; e++) total.at[e] += found[p].at[e];
+            fb_store(at, total);
+        }
+        fb_meet<THREADS>();
+    }
+
     // The block's tile of C in shared memory, whole when it returns.
     FB_DEVICE sum *spread(const registers &sums, unsigned char *shared)
     {
         sum *const c = reinterpret_cast<sum *>(shared);
-        const int warp = threadIdx.x / 32, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
-        const int lane = threadIdx.x & 31;
+        const int warp = threadIdx.x / 32 % WARPS, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
+        if constexpr (TENSOR) {
+            const int lane = threadIdx.x & 31;
 #pragma unroll
-        for (int i = 0; i < MI; i++)
+            for (int i = 0; i < MI; i++)
 #pragma unroll
-            for (int n = 0; n < NI; n++)
+                for (int n = 0; n < NI; n++)
 #pragma unroll
-                for (int e = 0; e < SUMS; e += TENSOR ? 2 : 1) {
-                    if constexpr (TENSOR) {
+                    for (int e = 0; e < SUMS; e += 2) {
                         const int row = wm + 16 * i + (lane >> 2) + (e >> 1) * 8, col = wn + 8 * n + (lane & 3) * 2;
                         fb_store(c + row * LINE + col, fb_pack<sum, 2>{sums[i][n][e], sums[i][n][e + 1]});
-                    } else {
-                        c[(wm + 4 * i + (lane >> 3)) * LINE + wn + 8 * n + (lane & 7)] = sums[i][n][e];
                     }
-                }
+        } else {
+            // A slice after the other, so that sums are always added in the same order.
+#pragma unroll
+            for (int slice = 0; slice < SLICES; slice++) {
+                if (slice) fb_meet<THREADS>();
+                if (SLICES > 1 && threadIdx.x / (32 * WARPS) != slice) continue;
+#pragma unroll
+                for (int i = 0; i < MI; i++)
+#pragma unroll
+                    for (int n = 0; n < NI; n += B_GROUP) {
+                        sum *const at = c + (wm + row_of(i)) * LINE + wn + column_of(n);
+                        fb_pack<sum, B_GROUP> group;
+                        if (slice) group = fb_load<B_GROUP>(at);
+#pragma unroll
+                        for (int e = 0; e < B_GROUP; e++) group.at[e] = slice ? group.at[e] + sums[i][n + e][0] : sums[i][n + e][0];
+                        fb_store(at, group);
+                    }
+            }
+        }
         fb_meet<THREADS>();
         return c;
     }

@@ -26,6 +26,21 @@ template <class T> struct fb_inside {
     }
 };
 
+// The place of one element, likewise.
+template <class T> struct fb_word {
+    const T *at;
+    bool inside;
+    __device__ __forceinline__ fb_word() : at(nullptr), inside(false) {}
+    __device__ __forceinline__ fb_word(const T *p, bool is_inside = true) : at(p), inside(is_inside) {}
+};
+
+template <class T> struct fb_is_word {
+    static constexpr bool value = false;
+};
+template <class T> struct fb_is_word<fb_word<T>> {
+    static constexpr bool value = true;
+};
+
 // Does it return pieces, or elements?
 template <class T> struct fb_is_piece {
     static constexpr bool value = false;
@@ -48,6 +63,12 @@ FB_DEVICE unsigned fb_shared_address(const void *p)
 FB_DEVICE void fb_copy_16(void *to, const void *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(fb_shared_address(to)), "l"(from));
+}
+
+// The same of 4 or 8 bytes.
+template <int BYTES> FB_DEVICE void fb_copy_few(void *to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(fb_shared_address(to)), "l"(from), "n"(BYTES));
 }
 
 FB_DEVICE void fb_zero_16(void *to)
@@ -113,6 +134,23 @@ FB_DEVICE unsigned fb_tf32(float x)
     return r;
 }
 
+// All threads of the cluster's blocks meet, and see what the others wrote before.
+FB_DEVICE void fb_cluster_meet()
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// 16 bytes of another block's memory, from where `at` is in this one's.
+template <class T> FB_DEVICE void fb_take_16(T &to, const void *at, unsigned rank)
+{
+    unsigned *const word = reinterpret_cast<unsigned *>(&to);
+    asm volatile("{\n.reg .b32 from;\nmapa.shared::cluster.u32 from, %4, %5;\n"
+                 "ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [from];\n}"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(fb_shared_address(at)), "r"(rank)
+                 : "memory");
+}
+
 // ---- end of PTX ----------------------------------------------------------------------------------------------------
 
 template <class T> FB_DEVICE void fb_copy_piece(void *to, fb_inside<T> from)
@@ -128,6 +166,14 @@ template <class T> FB_DEVICE void fb_copy_piece(void *to, fb_piece<T> from)
         fb_copy_16(to, from.at);
     else
         fb_zero_16(to);
+}
+
+template <class T> FB_DEVICE void fb_copy_word(T *to, fb_word<T> from)
+{
+    if (from.inside)
+        fb_copy_few<sizeof(T)>(to, from.at);
+    else
+        *to = 0;
 }
 
 #endif

@@ -474,12 +474,14 @@ static void write_sections(fb_emitter *e, const fb_printer *printer)
     }
     for (int i = 0; i < e->nest->n_sections; i++) {
         if (i) fb_emit(e, "%s", "");
+        if (printer->around) printer->around(e, i, true);
         int kept = fb_names_count(e->used); /* names of the last section are free again */
         if (e->nest->n_sections > 1) fb_emit_open(e, "%s", "");
         fb_emit_section(e, i);
         printer->section[e->family](e);
         if (e->nest->n_sections > 1) fb_emit_close(e);
         fb_names_forget(e->used, kept);
+        if (printer->around) printer->around(e, i, false);
     }
 }
 

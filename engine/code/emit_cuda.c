@@ -1144,6 +1144,46 @@ static void emit_sorted(frame *f)
 
 /* ---- the section ---- */
 
+/* Blocks before those of a section, counted on from the one that is written now. */
+static int64_t blocks_before(fb_emitter *e, int section)
+{
+    int64_t blocks = e->grid[0];
+    for (int i = e->number; i < section; i++)
+        blocks += fb_schedule_section(e->nest, e->knobs, &e->nest->sections[i], e->arena).launched;
+    return blocks;
+}
+
+/* A block of many sections finds its own by halves: if it asked one after the other, it would fetch instructions from
+ * all over the kernel. */
+static void find_section(fb_emitter *e, int section, bool begins)
+{
+    int first = 0, last = e->nest->n_sections;
+    if (!fb_schedule_halves(e->nest)) return;
+    while (last - first > 1) {
+        int middle = (first + last) / 2;
+        bool upper = section >= middle;
+        if (begins && section == middle) fb_emit_if(e, FB_BLOCK ".x >= %d", e->grid[0]);
+        if (begins && section == first) {
+            e->number = section;
+            fb_emit_if(e, FB_BLOCK ".x < %" PRId64, blocks_before(e, middle));
+        }
+        if (upper)
+            first = middle;
+        else
+            last = middle;
+        if (!begins && section == last - 1) fb_emit_close(e);
+    }
+}
+
+/* What a block must be to work on the section that comes next: in its range, which it may be known to be. */
+static const char *range_of(fb_emitter *e, int64_t launched)
+{
+    int64_t first = e->grid[0], last = first + launched;
+    const char *below = fb_arena_printf(e->arena, FB_BLOCK ".x < %" PRId64 " && ", last);
+    if (fb_schedule_halves(e->nest)) return e->number == e->nest->n_sections - 1 ? below : "";
+    return first ? fb_arena_printf(e->arena, FB_BLOCK ".x >= %" PRId64 " && %s", first, below) : below;
+}
+
 static void emit_section_cuda(fb_emitter *e)
 {
     frame f = {.e = e,
@@ -1155,12 +1195,7 @@ static void emit_section_cuda(fb_emitter *e)
     int64_t launched = f.x.launched;
     f.s = f.x.section;
     bool shared = e->nest->n_sections > 1;
-    if (shared) { /* by block range */
-        const char *condition = fb_arena_printf(e->arena, FB_BLOCK ".x < %" PRId64, (int64_t)e->grid[0] + launched);
-        if (e->grid[0])
-            condition = fb_arena_printf(e->arena, FB_BLOCK ".x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
-        fb_emit_if(e, "%s && threadIdx.x < %d", condition, f.x.threads);
-    }
+    if (shared) fb_emit_if(e, "%sthreadIdx.x < %d", range_of(e, launched), f.x.threads);
     if (shared || launched < f.x.blocks) f.block = fb_emit_name(e, "block");
     const char *first =
         e->grid[0] ? fb_arena_printf(e->arena, FB_BLOCK ".x - %" PRId64, (int64_t)e->grid[0]) : FB_BLOCK ".x";
@@ -1332,6 +1367,7 @@ const fb_printer fb_printer_cuda = {
     .grid = {"gridDim", "fb_grid_size"},
     .head = print_head,
     .open = open_kernel,
+    .around = find_section,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,
                 [FB_FAMILY_REDUCE] = emit_section_cuda,
                 [FB_FAMILY_LIBRARY] = emit_section_cuda,

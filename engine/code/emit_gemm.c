@@ -70,12 +70,20 @@ void fb_emit_cuda_return(fb_emitter *e, const char *value, bool piece, const cha
         fb_emit(e, "return %s%s;", piece ? "&" : "", value);
 }
 
-static void write_left(const writer *w, int phase, bool piece)
+/* What the function of an operand returns: an element, or the place of one or of a piece. */
+static const char *returned(const writer *w, const fb_tile_operand *x, bool guarded)
+{
+    if (x->words) return fb_arena_printf(w->e->arena, "fb_word<%s>", w->element);
+    return fb_emit_cuda_operand_type(w->e, w->element, x->pieces, guarded);
+}
+
+static void write_left(const writer *w, int phase, const fb_tile_operand *x)
 {
     fb_emitter *e = w->e;
     const fb_phase *p = &w->t->phases[phase];
+    const bool piece = x->pieces || x->words;
     bool guarded = fb_emit_cuda_is_guarded(w->t->rows, w->tile.m) || fb_emit_cuda_is_guarded(p->k, w->tile.k);
-    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", fb_emit_cuda_operand_type(w->e, w->element, piece, guarded));
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", returned(w, x, guarded));
     const char *inside = NULL;
     fb_emit_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m, piece, &inside);
     fb_emit_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
@@ -107,14 +115,15 @@ void fb_emit_tiled_right(const writer *w, int product, const char *column, bool 
     fb_emit_tiled_element(w, w->e->nest->n_sections + w->t->n_phases + product, &x->right, piece, inside);
 }
 
-static void write_right(const writer *w, const fb_phase *p, bool piece)
+static void write_right(const writer *w, const fb_phase *p, const fb_tile_operand *x)
 {
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
+    const bool piece = x->pieces || x->words;
     const char *own = "n0 + fb_n", *all = fb_emit_tiled_strips(w, p, t->n_strips > 1 ? "fb_column" : own);
     bool guarded =
         !all || fb_emit_cuda_is_guarded(t->columns, w->tile.strip) || fb_emit_cuda_is_guarded(p->k, w->tile.k);
-    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", fb_emit_cuda_operand_type(w->e, w->element, piece, guarded));
+    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", returned(w, x, guarded));
     if (t->n_strips > 1) {
         fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
         own = "fb_column";
@@ -163,8 +172,8 @@ static void write_phase(const writer *w, int phase)
         fb_emit(e, "fb_sums, fb_shared, %s, fb_fresh, %s,", kept_at(w, phase), last);
     else
         fb_emit(e, "fb_sums, fb_shared, %s, %s,", first, last);
-    write_left(w, phase, left.pieces);
-    write_right(w, p, right.pieces);
+    write_left(w, phase, &left);
+    write_right(w, p, &right);
     fb_emit_close_by(e, NULL);
 }
 
@@ -252,13 +261,16 @@ static void write_late(writer *w)
     if (w->own) fb_emit_close(w->e);
 }
 
+/* All of the tile's, or this block's share of its rows. */
 static void write_elements(writer *w)
 {
     fb_emitter *e = w->e;
     int64_t across = w->by.groups;
+    const int rows = w->tile.near ? w->tile.m / w->tile.split : w->tile.m;
+    const char *first = w->tile.near ? fb_arena_printf(e->arena, "fb_part * %d + ", rows) : "";
     fb_emit_tiled_find_sums(w);
-    fb_emit_for(e, "int", "fb_i", "threadIdx.x", fb_emit_number(e, w->tile.m * across), "fb_tile::THREADS");
-    fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
+    fb_emit_for(e, "int", "fb_i", "threadIdx.x", fb_emit_number(e, rows * across), "fb_tile::THREADS");
+    fb_emit(e, "const int fb_m = %sfb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", first, across, across,
             w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
     if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
@@ -297,25 +309,63 @@ static void write_rows(writer *w)
 
 /* ---- the kernel ---- */
 
+static void write_parts(const writer *w)
+{
+    fb_emitter *e = w->e;
+    fb_emit(e, "const int fb_part = " FB_BLOCK ".z %% %d;", w->tile.split);
+    fb_emit(e,
+            "const int fb_place = (" FB_BLOCK ".z / %d * " FB_GRID ".y + " FB_BLOCK ".y) * " FB_GRID ".x + " FB_BLOCK
+            ".x;",
+            w->tile.split);
+    fb_emit(e, "static __device__ %s fb_parts[%" PRId64 "];", w->sum,
+            w->tile.blocks * w->tile.split * w->tile.m * w->tile.n);
+    fb_emit(e, "static __device__ unsigned fb_arrived[%" PRId64 "];", w->tile.blocks);
+}
+
 static void write_places(const writer *w)
 {
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
+    const bool near = w->tile.near;
+    const char *column = near ? fb_arena_printf(e->arena, FB_BLOCK ".x / %d", w->tile.split) : FB_BLOCK ".x";
     fb_emit(e, "const fb_at m0 = " FB_BLOCK ".y * %d, n0 = %s;", w->tile.m,
-            t->whole ? "0" : fb_arena_printf(e->arena, FB_BLOCK ".x * %d", w->tile.strip));
-    if (w->tile.split > 1) {
-        fb_emit(e, "const int fb_part = " FB_BLOCK ".z %% %d;", w->tile.split);
-        fb_emit(e,
-                "const int fb_place = (" FB_BLOCK ".z / %d * " FB_GRID ".y + " FB_BLOCK ".y) * " FB_GRID
-                ".x + " FB_BLOCK ".x;",
-                w->tile.split);
-        fb_emit(e, "static __device__ %s fb_parts[%" PRId64 "];", w->sum,
-                w->tile.blocks * w->tile.split * w->tile.m * w->tile.n);
-        fb_emit(e, "static __device__ unsigned fb_arrived[%" PRId64 "];", w->tile.blocks);
-    }
+            t->whole ? "0" : fb_arena_printf(e->arena, "%s * %d", column, w->tile.strip));
+    if (near)
+        fb_emit(e, "const int fb_part = " FB_BLOCK ".x %% %d;", w->tile.split);
+    else if (w->tile.split > 1)
+        write_parts(w);
     if (t->batch > 1)
         fb_emit(e, "const fb_at fb_batch = %s;",
-                w->tile.split > 1 ? fb_arena_printf(e->arena, FB_BLOCK ".z / %d", w->tile.split) : FB_BLOCK ".z");
+                w->tile.split > 1 && !near ? fb_arena_printf(e->arena, FB_BLOCK ".z / %d", w->tile.split)
+                                           : FB_BLOCK ".z");
+}
+
+/* What the tile is made by; without tensor cores also how its warps share k, and how the first phase's operands lie. */
+static void write_type(const writer *w)
+{
+    const fb_gemm_tile *x = &w->tile;
+    fb_str how = {0};
+    if (!x->tensor)
+        fb_str_addf(&how, ", %d, %s, %s", x->slices, fb_tile_left(w->e->nest, 0).along_k ? "true" : "false",
+                    fb_tile_right(w->e->nest, 0).along_k ? "true" : "false");
+    fb_emit(w->e, "using fb_tile = fb_gemm<%s, %s, %d, %d, %d, %d, %d, %d%s>;", w->element,
+            x->tensor ? "true" : "false", x->m, x->n, x->k, x->warp_m, x->warp_n, x->stages, fb_str_get(&how));
+    fb_emit(w->e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", x->threads);
+    fb_str_free(&how);
+}
+
+/* Parts of the sums that several blocks have; a cluster's blocks then go on together. */
+static void write_combined(const writer *w)
+{
+    fb_emitter *e = w->e;
+    if (w->tile.split == 1) return;
+    if (!w->tile.near) {
+        fb_emit(e, "if (!fb_tile::combine<%d>(fb_c, fb_parts, fb_arrived, fb_place, fb_part)) return;", w->tile.split);
+        return;
+    }
+    fb_emit(e, "fb_tile::combine_near<%d>(fb_c, fb_part);", w->tile.split);
+    e->function->cluster = e->needs.cluster = w->tile.split;
+    e->needs.meets = FB_MEETS_CLUSTER;
 }
 
 void fb_emit_cuda_gemm(fb_emitter *e)
@@ -332,9 +382,7 @@ void fb_emit_cuda_gemm(fb_emitter *e)
         fb_emit_recurrence(&w);
         return;
     }
-    fb_emit(e, "using fb_tile = fb_gemm<%s, %s, %d, %d, %d, %d, %d, %d>;", w.element, w.tile.tensor ? "true" : "false",
-            w.tile.m, w.tile.n, w.tile.k, w.tile.warp_m, w.tile.warp_n, w.tile.stages);
-    fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
+    write_type(&w);
     fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
     write_places(&w);
     w.by = fb_tile_epilogue_of(e->nest, e->knobs, &w.tile);
@@ -343,8 +391,7 @@ void fb_emit_cuda_gemm(fb_emitter *e)
     fb_emit(e, "fb_tile::registers fb_sums = {};");
     for (int p = 0; p < t->n_phases; p++) write_phase(&w, p);
     fb_emit(e, "%s *const fb_c = fb_tile::spread(fb_sums, fb_shared);", w.sum);
-    if (w.tile.split > 1)
-        fb_emit(e, "if (!fb_tile::combine<%d>(fb_c, fb_parts, fb_arrived, fb_place, fb_part)) return;", w.tile.split);
+    write_combined(&w);
     if (w.by.early) {
         *e = kept; /* back to the epilogue's section, with what is known of it */
         write_late(&w);
@@ -353,6 +400,7 @@ void fb_emit_cuda_gemm(fb_emitter *e)
         (w.s->n_passes ? write_rows : write_elements)(&w);
     }
     e->function->sharing = w.tile.sharing;
+    if (w.tile.near) fb_emit(e, "fb_cluster_meet(); // nobody takes anything from this block any longer");
     memcpy(e->grid, w.tile.grid, sizeof e->grid);
     e->dynamic_shared = (int)w.tile.shared_bytes;
     e->stage.kept_shared = (int)w.tile.kept_bytes;

@@ -35,6 +35,8 @@ typedef struct {
     void (*head)(const fb_part *p, const char *entry, fb_str *out);
     /* What stands in front of a kernel's first section, and facts of its head. */
     void (*open)(fb_emitter *e);
+    /* What stands around a section by which blocks find theirs: before it (`begins`), or behind it. NULL: nothing. */
+    void (*around)(fb_emitter *e, int section, bool begins);
     /* One section's loops, a row a family; NULL where no such kernel is generated. */
     void (*section[FB_FAMILIES])(fb_emitter *e);
     /* … or a whole kernel's, for families whose sections belong together. */

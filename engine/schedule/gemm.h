@@ -10,13 +10,15 @@ typedef struct {
     int m, n, k; /* of a block; n: all strips */
     int strip;   /* columns of one */
     int warp_m, warp_n, threads;
+    int slices;        /* groups of warps that share a tile's k, without tensor cores */
     int stages, usual; /* of the pipeline: so many, and as many as there would be if nobody asked */
     int split;         /* blocks that share one tile's sums over k, parts of which the last one adds up */
+    bool near; /* … or each of them a share of the rows, as a cluster that reaches each other's shared memory */
     int64_t shared_bytes;
     int64_t kept_bytes; /* beside them, where right operands stay from one step of a loop to the next; else 0 */
     int sharing;        /* blocks that a multiprocessor is to have registers for; 0: not said */
     int64_t blocks;
-    int grid[3]; /* columns, rows, batch × split */
+    int grid[3]; /* columns, rows, batch × split; near: columns × split, rows, batch */
 } fb_gemm_tile;
 
 /* Of a nest of family gemm. False with the sentence where no tile of these knobs (NULL: automatic) fits. */

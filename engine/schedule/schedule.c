@@ -340,6 +340,12 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
     return x;
 }
 
+bool fb_schedule_halves(const fb_nest *nest)
+{
+    enum { FEW = 4 };
+    return nest->n_sections > FEW;
+}
+
 int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs)
 {
     int threads = nest->target->warp;

@@ -45,6 +45,8 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
 /* Threads of a block: of all sections the most, for they share a launch. */
 int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs);
+/* Does a block find its section by halves? Of a few it asks for each whether it is the one. */
+bool fb_schedule_halves(const fb_nest *nest);
 
 /* Elements that a thread moves at once along the last variable of a space (FB_NONE: of the rows); 1: each by itself. */
 int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space);

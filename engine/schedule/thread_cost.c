@@ -44,6 +44,8 @@ enum {
     SCHEDULERS = 4,   /* of a multiprocessor, … */
     WARPS = 16,       /* … each with so many warps at once, … */
     BLOCKS = 32,      /* … of so many blocks at most */
+    REGISTERS = 65536,
+    SORTING = 48, /* registers of a thread that sorts points and sums them up */
 };
 
 /* Of one thread, and of the blocks of its section. */
@@ -51,7 +53,8 @@ typedef struct {
     double chain; /* cycles that it takes alone */
     double instructions;
     double threads, blocks;
-    bool meets; /* warps of a block exchange what they have */
+    double registers; /* of a thread, where they are more than leave room for all warps; else 0 */
+    bool meets;       /* warps of a block exchange what they have */
 } work;
 
 static bool is_division(const fb_nest *nest, const fb_value *v)
@@ -212,7 +215,7 @@ static work of_sorted(const fb_nest *nest, const fb_section *s, const fb_section
     double bits = ceil(log2(fmax(own, 2))), steps = bits * (bits + 1) / 2, turns = ceil(own / (x->threads / lanes));
     double loads = fb_section_loads(s), columns = ceil((double)wide / lanes);
     double stored = a->spares ? 0 : ceil((double)x->rows_a_block * (double)a->width / x->threads);
-    work w = {.threads = x->threads, .blocks = (double)x->blocks, .meets = true};
+    work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = SORTING, .meets = true};
     w.chain = ceil(each / AT_ONCE) * WAIT + steps * STEP + 5 * FB_ROUND_CYCLES + turns * columns * 2 * WAIT +
               stored / AT_ONCE * WAIT;
     w.instructions = each * (LOAD + NOTED) + steps * COMPARED * fmax(own / x->threads, 1) +
@@ -257,12 +260,19 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     return w;
 }
 
+/* Sections that a block looks at until it has its own. */
+static double asked_for(const fb_nest *nest)
+{
+    if (nest->n_sections == 1) return 0;
+    return fb_schedule_halves(nest) ? ceil(log2(nest->n_sections)) + 1 : nest->n_sections;
+}
+
 fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), threads = 0;
-    double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0;
+    double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0, registers = 0;
     const int warp = nest->target->warp;
-    double sections = nest->n_sections > 1 ? nest->n_sections : 0, found = sections * SECTION;
+    double sections = asked_for(nest), found = sections * SECTION;
     double fetched = sections * FETCHED;
     fb_thread_times out = {0};
     if (clock <= 0) return out;
@@ -270,8 +280,10 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, c
     for (int i = 0; i < nest->n_sections; i++) {
         all[i] = work_of(nest, knobs, &nest->sections[i]);
         threads = fmax(threads, all[i].threads);
+        registers = fmax(registers, all[i].registers);
     }
-    double room = units * fmin(SCHEDULERS * WARPS, BLOCKS * ceil(threads / warp));
+    double most = fmin(fmin(SCHEDULERS * WARPS / ceil(threads / warp), BLOCKS), REGISTERS / (threads * registers));
+    double room = units * fmax(floor(most), 1) * ceil(threads / warp);
     for (int i = 0; i < nest->n_sections; i++) {
         const work *w = &all[i];
         double warps = w->threads / warp / SCHEDULERS; /* of a block, for each scheduler */

@@ -7,6 +7,11 @@
 
 enum { PIECE = 16 }; /* bytes */
 
+bool fb_tile_on_tensor_cores(const fb_tiled *t)
+{
+    return fb_dtype_size(t->dtype) == 2 || (t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32);
+}
+
 /* ---- operands ---- */
 
 static int64_t stride_along(const fb_nest *nest, const fb_operand *o, fb_ix var)
@@ -44,11 +49,19 @@ static bool comes_in_pieces(const fb_nest *nest, const fb_operand *o, bool along
     return fb_packs(nest, v->node, v->at, last, piece);
 }
 
+/* Are elements copied in the background one by one, where pieces of them are not? */
+static bool comes_in_words(const fb_nest *nest, const fb_operand *o)
+{
+    return !fb_tile_on_tensor_cores(nest->tiled) && fb_tile_plain_load(nest, o);
+}
+
 fb_tile_operand fb_tile_left(const fb_nest *nest, int phase)
 {
     const fb_phase *p = &nest->tiled->phases[phase];
-    bool along = lies_along_k(nest, &p->left);
-    return (fb_tile_operand){along, comes_in_pieces(nest, &p->left, along, p->k, nest->tiled->rows)};
+    fb_tile_operand x = {.along_k = lies_along_k(nest, &p->left)};
+    x.pieces = comes_in_pieces(nest, &p->left, x.along_k, p->k, nest->tiled->rows);
+    x.words = !x.pieces && comes_in_words(nest, &p->left);
+    return x;
 }
 
 fb_tile_operand fb_tile_right(const fb_nest *nest, int phase)
@@ -62,11 +75,14 @@ fb_tile_operand fb_tile_right(const fb_nest *nest, int phase)
         along += is;
         across += !is;
     }
-    fb_tile_operand x = {.along_k = along >= across, .pieces = true};
-    for (int s = 0; s < t->n_strips; s++)
-        if (p->product[s] != FB_NONE)
-            x.pieces &= comes_in_pieces(nest, &t->products[p->product[s]].right, x.along_k, p->k, t->columns) &&
-                        p->column[s] % piece == 0;
+    fb_tile_operand x = {.along_k = along >= across, .pieces = true, .words = true};
+    for (int s = 0; s < t->n_strips; s++) {
+        if (p->product[s] == FB_NONE) continue;
+        const fb_operand *right = &t->products[p->product[s]].right;
+        x.pieces &= comes_in_pieces(nest, right, x.along_k, p->k, t->columns) && p->column[s] % piece == 0;
+        x.words &= comes_in_words(nest, right);
+    }
+    x.words &= !x.pieces;
     return x;
 }
 

@@ -11,8 +11,11 @@
 typedef struct {
     bool along_k; /* neighbours in memory are neighbours in k, else in rows (columns) */
     bool pieces;  /* 16 bytes of them are copied at once, as they are: whole, or not at all in the operand */
+    bool words;   /* else an element at a time is, as it is; only without tensor cores */
 } fb_tile_operand;
 
+/* 16-bit operands, or f32 as tf32. */
+bool fb_tile_on_tensor_cores(const fb_tiled *t);
 fb_tile_operand fb_tile_left(const fb_nest *nest, int phase);
 fb_tile_operand fb_tile_right(const fb_nest *nest, int phase);
 /* The load that an operand is, where nothing is done to it; else NULL. */

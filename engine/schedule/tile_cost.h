@@ -30,6 +30,24 @@ typedef struct {
 /* From the first copy to the last sum. 0 where the machine's rates are not known. */
 double fb_tile_us(const fb_machine *m, const fb_tile_work *w);
 
+/* Blocks that multiply by multiply-adds in single precision (schedule/lanes.c): `slices` groups of warps share a tile's
+ * k. */
+typedef struct {
+    int64_t blocks; /* of one part of the sums */
+    int split;      /* parts; */
+    bool near;      /* … which a cluster adds up in shared memory, or blocks through memory */
+    int m, n, k, warp_m, warp_n, slices, threads;
+    bool rows_by_k, columns_by_k; /* operands whose neighbours in memory are neighbours in k */
+    int stages, usual;
+    int64_t shared_bytes;
+    double tiles;       /* along k, of a block */
+    double copied;      /* elements of a tile's operands that are copied one by one */
+    double waits, made; /* as above */
+} fb_lanes_work;
+/* Cycles of a GPU with so many multiprocessors. */
+double fb_lanes_cycles(int units, int64_t shared_bytes, const fb_lanes_work *w);
+double fb_lanes_us(const fb_machine *m, const fb_lanes_work *w);
+
 /* The same of blocks in which whole warpgroups multiply: rows × depth by depth × width, and that by width × columns. */
 typedef struct {
     int64_t blocks;

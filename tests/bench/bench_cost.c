@@ -4,7 +4,8 @@
  *     bench_cost [--presets] [--least PERCENT] [--least-long PERCENT] [--least-tuned PERCENT] RECORDING.json.gz
  * SCRIPT.lua…
  *
- * A kernel counts once. A prediction is within a share when it is off by no more than that, or by 1.5 µs where the
+ * A kernel counts once, and only if its code is the one that was recorded: what has changed since is counted and no test
+ * of anything. A prediction is within a share when it is off by no more than that, or by 1.5 µs where the
  * kernel takes less than 5. --presets leaves the edits out, which are most of the time that this takes. --least: the
  * exit status is 1 if fewer kernels of scripts that the model was not tuned with are within 30 %; --least-long: of
  * those among them that take 5 µs and more; --least-tuned: of those that it was tuned with. Where there are none, they
@@ -41,6 +42,7 @@ typedef struct {
     int script; /* which of the arguments */
     double us, predicted_us;
     fb_group_cost cost;
+    bool changed; /* its code is another one now */
 } kernel;
 
 typedef struct {
@@ -84,14 +86,20 @@ static double ratio(const kernel *k)
 
 /* ---- from scripts to kernels ---- */
 
+static bool is_known(const check *c, const char *code)
+{
+    for (int i = 0; i < c->kernels.n; i++)
+        if (strcmp(c->kernels.at[i].code, code) == 0) return true;
+    return false;
+}
+
 /* Takes the kernel if it was recorded and is new. */
 static void add_kernel(check *c, const kernel *k, const char *node, int n_nodes)
 {
     fb_recorded_kernel have;
     kernel new = *k;
     char script[64];
-    for (int i = 0; i < c->kernels.n; i++)
-        if (strcmp(c->kernels.at[i].code, k->code) == 0) return;
+    if (is_known(c, k->code)) return;
     if (!fb_recording_kernel(c->r, k->code, &have) || !have.hot_us.n || !(have.hot_us.median > 0)) return;
     new.script = c->script;
     new.us = have.hot_us.median;
@@ -100,23 +108,43 @@ static void add_kernel(check *c, const kernel *k, const char *node, int n_nodes)
     FB_VEC_PUSH(&c->kernels, new);
 }
 
-static void look_at_group(check *c, const fb_plan *plan, int group)
+/* Is there a kernel of this code, in a plan whose kernels are those of its groups? Lowers the plan when it is first asked.
+ */
+static bool is_changed(const fb_plan *plan, fb_program **made, const char *code)
+{
+    char found[FB_SIGNATURE];
+    fb_error err = {0};
+    if (!*made) *made = fb_lower(plan, &fb_target_cuda, &err);
+    bool merged = !*made;
+    for (int i = 0; *made && i < (*made)->n_launches; i++) {
+        const fb_launch *l = &(*made)->launches[i];
+        merged |= l->kind == FB_LAUNCH_KERNEL && (*made)->kernels[l->kernel].merged;
+        if (strcmp(fb_recording_code_name(*made, l, found), code) == 0) return false;
+    }
+    return !merged;
+}
+
+static void look_at_group(check *c, const fb_plan *plan, int group, fb_program **made)
 {
     char signature[FB_SIGNATURE];
     kernel k = {0};
     fb_recording_group_signature(plan, group, signature);
     if (fb_recording_group(c->r, signature) != 1) return;
     snprintf(k.code, sizeof k.code, "%s", fb_recording_group_code(c->r, signature, 0));
+    if (is_known(c, k.code)) return;
     const fb_group *g = fb_plan_group(plan, group);
     fb_plan_group_cost(plan, group, &k.cost);
+    k.changed = is_changed(plan, made, k.code);
     k.family = g->family;
     add_kernel(c, &k, fb_planner_graph(fb_plan_planner(plan))->nodes[g->nodes[g->n_nodes - 1]].name, g->n_nodes);
 }
 
 static void look_at_plan(check *c, const fb_plan *plan)
 {
+    fb_program *made = NULL;
     for (int i = 0; i < fb_plan_groups(plan); i++)
-        if (!fb_plan_group_refusal(plan, i)) look_at_group(c, plan, i);
+        if (!fb_plan_group_refusal(plan, i)) look_at_group(c, plan, i, &made);
+    fb_program_free(made);
 }
 
 static bool has_whole_loop(const fb_plan *plan)
@@ -253,6 +281,7 @@ typedef enum { ALL, TUNED, NOT_TUNED, OF_SCRIPT, OF_FAMILY } selection;
 
 static bool is_selected(const check *c, const kernel *k, selection by, int number)
 {
+    if (k->changed) return false;
     switch (by) {
     case ALL: return true;
     case TUNED: return is_tuned(c->scripts[k->script]);
@@ -296,7 +325,9 @@ static share row(const check *c, const char *what, selection by, int number)
 
 static int worst_first(const void *a, const void *b)
 {
-    double x = within(a, 0.30) ? 0 : ratio(a), y = within(b, 0.30) ? 0 : ratio(b);
+    const kernel *one = a, *other = b;
+    double x = one->changed || within(one, 0.30) ? 0 : ratio(one);
+    double y = other->changed || within(other, 0.30) ? 0 : ratio(other);
     return (x < y) - (x > y);
 }
 
@@ -321,12 +352,16 @@ static bool print(check *c)
     for (int i = 0; i < c->kernels.n && (all || (i < WORST && !within(&c->kernels.at[i], 0.30))); i++) {
         const kernel *k = &c->kernels.at[i];
         char us[32], predicted[32], bytes[32];
+        if (k->changed) continue;
         printf("  %c %10s recorded %10s predicted (memory %.2f, compute %.2f µs; %s)  %s %s\n",
                within(k, 0.30) ? ' ' : '!', fb_format_us(us, k->us), fb_format_us(predicted, k->predicted_us),
                k->cost.memory_us, k->cost.compute_us,
                fb_format_bytes(bytes, (double)(k->cost.bytes_read + k->cost.bytes_written)), fb_family_name(k->family),
                k->name);
     }
+    int changed = 0;
+    for (int i = 0; i < c->kernels.n; i++) changed += c->kernels.at[i].changed;
+    printf("  %d kernels are left out, which have changed since they were recorded\n", changed);
     printf("  %d columns that scripts begin with, %d of them not recorded\n", c->first, c->unrecorded);
     return !c->unrecorded && !(others.all < c->least) && !(others.of_long < c->least_long) &&
            !(tuned.all < c->least_tuned);

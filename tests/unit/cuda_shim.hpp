@@ -321,7 +321,8 @@ static bool all_done()
     return true;
 }
 
-// Those that are there at once, from `first` on: one, or a cluster or the whole grid, which is of one dimension then.
+// Those that are there at once, from `first` on: one, or a cluster along the grid's first dimension, or the whole grid, which is
+// of one dimension then.
 static void run_blocks(unsigned n, unsigned first = 0)
 {
     enum { STACK = 256 << 10 };
@@ -375,16 +376,12 @@ static void run(const int grid[3], int at_once, int threads, void (*f)(void *), 
     body_ctx = ctx;
     gridDim = {(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]};
     blockDim = {(unsigned)threads, 1, 1};
-    blockIdx = {0, 0, 0};
-    unsigned first = 0;
-    for (; at_once > 1 && blockIdx.x < gridDim.x; blockIdx.x = first) {
-        run_blocks((unsigned)at_once, first);
-        first += (unsigned)at_once;
-    }
-    if (at_once > 1) return;
-    for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
-        for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) run_blocks(1);
+    for (unsigned z = 0; z < gridDim.z; z++)
+        for (unsigned y = 0; y < gridDim.y; y++)
+            for (unsigned x = 0; x < gridDim.x; x += (unsigned)at_once) {
+                blockIdx = {x, y, z};
+                run_blocks((unsigned)at_once, x);
+            }
 }
 
 template <class... A, size_t... I> static void call(void (*f)(A...), void *const *args, std::index_sequence<I...>)
@@ -540,6 +537,7 @@ namespace shim {
 struct copy {
     void *to;
     unsigned char bytes[16];
+    int size;
 };
 SHIM_STATE std::vector<std::vector<std::vector<copy>>> copies(MAX_THREADS);
 static std::vector<std::vector<copy>> *batches() { return &copies[current]; }
@@ -548,23 +546,30 @@ static void copies_come(unsigned left)
 {
     auto *b = batches();
     while (b->size() > left + 1) { // the last is open
-        for (auto &c : b->front()) memcpy(c.to, c.bytes, 16);
+        for (auto &c : b->front()) memcpy(c.to, c.bytes, (size_t)c.size);
         b->erase(b->begin());
     }
 }
 } // namespace shim
 
-SHIM_CALLED static void fb_copy_16(void *to, const void *from)
+static void copy_later(void *to, const void *from, int size, const void *site)
 {
-    if (((uintptr_t)to | (uintptr_t)from) % 16) shim::die("a piece that is not aligned");
+    if (((uintptr_t)to | (uintptr_t)from) % (unsigned)size) shim::die("a piece that is not aligned");
     auto *b = shim::batches();
     if (b->empty()) b->emplace_back();
-    SHIM_SAY(access(from, 16, RACES_READ, RACES_COPIES, __builtin_return_address(0)));
-    SHIM_SAY(access(to, 16, RACES_WRITE, RACES_COPIES, __builtin_return_address(0)));
+    SHIM_SAY(access(from, size, RACES_READ, RACES_COPIES, site));
+    SHIM_SAY(access(to, size, RACES_WRITE, RACES_COPIES, site));
     shim::quietly q;
-    shim::copy c = {to, {}};
-    memcpy(c.bytes, from, 16);
+    shim::copy c = {to, {}, size};
+    memcpy(c.bytes, from, (size_t)size);
     b->back().push_back(c);
+}
+
+SHIM_CALLED static void fb_copy_16(void *to, const void *from) { copy_later(to, from, 16, __builtin_return_address(0)); }
+
+template <int BYTES> SHIM_CALLED static void fb_copy_few(void *to, const void *from)
+{
+    copy_later(to, from, BYTES, __builtin_return_address(0));
 }
 
 SHIM_CALLED static void fb_zero_16(void *to)
@@ -953,6 +958,10 @@ SHIM_CALLED static void fb_count_wait(unsigned long long *count, int parity)
     SHIM_SAY(await(count));
 }
 
+// ---- what tile.cuh says in PTX of clusters ----
+
+static void fb_cluster_meet() { shim::barrier_of_cluster(); }
+
 // ---- what cluster.cuh says in PTX ----
 
 // A count of bytes: those still to come in this phase (below zero: they came before they were expected), arrivals still
@@ -962,8 +971,6 @@ struct shim_inbox {
     signed char missing, arrivals;
     unsigned short ended;
 };
-
-static void fb_cluster_meet() { shim::barrier_of_cluster(); }
 
 template <int THREADS> static void fb_warps_meet(int barrier) { shim::barrier_of(barrier, THREADS); }
 
@@ -1002,6 +1009,18 @@ static void inbox_moves(unsigned block, unsigned long long *inbox, int bytes, bo
     SHIM_SAY(arrive(inbox, RACES_ITSELF, last));
 }
 } // namespace shim
+
+template <class T> SHIM_CALLED static void fb_take_16(T &to, const void *at, unsigned rank)
+{
+    static_assert(sizeof to == 16, "16 bytes");
+    rank += shim::current / blockDim.x / shim::a_cluster * shim::a_cluster;
+    if ((uintptr_t)at % 16) shim::die("takes from a place that is no multiple of 16 bytes");
+    SHIM_SAY(reach(rank));
+    SHIM_SAY(access(at, 16, RACES_READ, RACES_ITSELF, __builtin_return_address(0)));
+    SHIM_SAY(reach(~0u));
+    shim::quietly q;
+    memcpy(&to, shim::place_in(rank, const_cast<void *>(at)), 16);
+}
 
 SHIM_CALLED static void fb_inbox_expect(unsigned long long *inbox, int bytes)
 {

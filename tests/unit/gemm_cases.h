@@ -214,6 +214,13 @@ static inline void case_head(fb_graph *g, fb_dtype d)
     out(g, OP1(SIGMOID, MATMUL(p, in(g, "v", d, SHAPE(64, 1)))));
 }
 
+/* A weight's gradient: few columns of sums, over many rows. */
+static inline void case_gradient(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(301, 36)), dy = in(g, "dy", d, SHAPE(301, 44)), w = in(g, "w", d, SHAPE(44, 36));
+    out(g, OP2(SUB, w, OP2(MUL, constant(g, d, 0.125), MATMUL(turned(g, dy), x))));
+}
+
 static const struct gemm_case {
     const char *name;
     void (*build)(fb_graph *g, fb_dtype d);
@@ -236,6 +243,10 @@ static const struct gemm_case {
     {"turned f32", case_turned, FB_F32, {}},
     {"turned f16", case_turned, FB_F16, {}},
     {"turned bf16", case_turned, FB_BF16, {}},
+    {"gradient f32", case_gradient, FB_F32, {}},
+    {"gradient f32 in two parts", case_gradient, FB_F32, {{FB_KNOB_SPLIT_K, 2}}},
+    {"gradient f32 in four parts", case_gradient, FB_F32, {{FB_KNOB_SPLIT_K, 4}, {FB_KNOB_TILE_M, 64}}},
+    {"gradient f64", case_gradient, FB_F64, {}},
     {"tf32", case_tf32, FB_F32, {}},
     {"batched f32", case_batched, FB_F32, {}},
     {"batched f16 in two parts", case_batched, FB_F16, {{FB_KNOB_SPLIT_K, 2}}},

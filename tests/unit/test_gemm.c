@@ -250,7 +250,7 @@ static void test_max_weighs(void **state)
     (void)state;
     assert_int_equal(family_of_max(FB_DEVICE_CUDA, 128, 64), FB_FAMILY_GEMM);
     assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384, 64), FB_FAMILY_GEMM);
-    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384, 1024), FB_FAMILY_LIBRARY);
+    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384, 8192), FB_FAMILY_LIBRARY);
     assert_int_equal(family_of_max(FB_DEVICE_HOST, 128, 64), FB_FAMILY_LIBRARY);
     assert_int_equal(family_of_layers(FB_BF16, 16384), FB_FAMILY_CHAIN);
     assert_int_equal(family_of_layers(FB_BF16, 1024), FB_FAMILY_CHAIN);
@@ -295,8 +295,10 @@ static void test_operands_take_time(void **state)
     (void)state;
     double copied = us_of_operand(FB_OP_CAST, 0), relu = us_of_operand(FB_OP_RELU, 0);
     assert_true(relu > copied);
-    assert_true(us_of_operand(FB_OP_SIGMOID, 0) > 1.2 * relu);
-    assert_true(us_of_operand(FB_OP_CAST, 16) > 1.2 * relu);
+    /* of the kernel's time only what is beside the product: blocks that share k share this, too */
+    double made = relu - copied;
+    assert_true(us_of_operand(FB_OP_SIGMOID, 0) - copied > 2 * made);
+    assert_true(us_of_operand(FB_OP_CAST, 16) - copied > 2 * made);
 }
 
 /* ---- the text of one ---- */

@@ -58,13 +58,19 @@ static bool may_spill(const char *what, const char *arch, int bytes)
     return strstr(what, ":xla") || (bytes <= FEW && strstr(what, "gru.lua hoisted:max"));
 }
 
+/* What runs in clusters was made for a machine that has them, from Hopper on. */
+static bool is_for(const fb_kernel *k, const char *arch)
+{
+    return k->needs.cluster <= 1 || atoi(arch + strlen("sm_")) >= 90;
+}
+
 /* The oldest architecture and the newest take turns; Hopper sees all. */
 static void compile_kernel(const char *what, const fb_kernel *k)
 {
     static int turn;
     int skipped = turn++ % 2 ? 0 : 2;
     for (int a = 0; a < n_archs; a++) {
-        if (a == skipped) continue;
+        if (a == skipped || !is_for(k, archs[a])) continue;
         fb_cuda_code code;
         fb_error err = {0};
         if (!fb_cuda_compile_kernel(k, archs[a], FB_CUBIN, &code, &err))

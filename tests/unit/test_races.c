@@ -368,6 +368,15 @@ static fb_graph *product(void)
     return with_output(g, NODE(g, FB_OP_RELU, "r", NULL, NODE(g, FB_OP_MATMUL, "product", NULL, a, b)));
 }
 
+/* Few sums over many rows: a cluster's blocks have a part of each, and take each other's. */
+static fb_graph *gradient(void)
+{
+    fb_graph *g = fb_graph_new("gradient");
+    fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(60, 600), FB_F32),
+          b = source(g, FB_OP_PARAM, "b", SHAPE(600, 50), FB_F32);
+    return with_output(g, NODE(g, FB_OP_RELU, "r", NULL, NODE(g, FB_OP_MATMUL, "product", NULL, a, b)));
+}
+
 static fb_graph *whole_chain(void)
 {
     return mlp(0, 70, 40, 100, 72, FB_BF16);
@@ -409,6 +418,7 @@ static const struct {
     {"columns, several at once", columns_each, "fb_columns_each<fb_plus, 32>", 0, 0},
     {"whole rows, two blocks", whole_rows, "__launch_bounds__(512, 2)", 0, 2},
     {"stored as it is read", stored_as_read, "fb_gemm<", 0, 0},
+    {"product in a cluster's parts", gradient, "combine_near<", 0, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -484,7 +494,7 @@ static const struct {
     {6, "fb_chunk += 2048)", "fb_meet<256>();"},
     {6, "fb_vote<8, 256>(fb_words, fb_here);", "fb_meet<256>();"},
     {7, "if (group == GROUPS - 1) {", "fb_meet<THREADS>();"},
-    {7, "FB_DEVICE sum *spread(", "fb_meet<THREADS>();"},
+    {7, "fb_store(at, group);", "fb_meet<THREADS>();"},
     {10, "for (int t = 0; t < TILES; t++) {", "if (t) __syncthreads();"},
     {12, "if (threadIdx.x == 0) room.count = 0;", "fb_meet<THREADS>();"},
     {14, "keys[low] = y, keys[high] = x;", "fb_meet<THREADS>();"},
@@ -494,6 +504,8 @@ static const struct {
     {15, "if (behind < TILES) {", "fb_count_wait(&c->v_empty"},
     {17, "fb_shuffle(sums[v], mask));", "fb_meet<32 * ROWS>();"},
     {17, "fb_parts[threadIdx.x / 32][threadIdx.x % 32 * EACH + v] = sums[v];", "fb_meet<32 * ROWS>();"},
+    {20, "GROUPS = ROWS * N / PIECE;", "fb_cluster_meet();"},
+    {20, "fb_store(at, total);", "fb_meet<THREADS>();"},
 };
 
 static void barriers_that_are_missing_are_found(void **state)
