@@ -20,21 +20,6 @@ FB_DEVICE void fb_long_copy(void *to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from));
 }
 
-// Both for rows that pass through: their bytes leave the cache before those that the next rows want again.
-FB_DEVICE void fb_long_copy_passing(void *to, const void *from)
-{
-    asm volatile("{ .reg .b64 passing; createpolicy.fractional.L2::evict_first.b64 passing, 1.0;"
-                 " cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, passing; }" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(to)),
-                 "l"(from));
-}
-
-FB_DEVICE void fb_long_set_passing(void *to, const void *from)
-{
-    const uint4 x = *reinterpret_cast<const uint4 *>(from);
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
-}
-
 // What has no room in shared memory, into the cache.
 FB_DEVICE void fb_long_ahead(const void *from)
 {
@@ -103,21 +88,16 @@ struct fb_long_larger {
     static __device__ float of(float a, float b) { return fb_long_max(a, b); }
 };
 
-template <int N, bool PASSING, class T> FB_DEVICE void fb_long_fetch(T *to, const T *from)
+template <int N, class T> FB_DEVICE void fb_long_fetch(T *to, const T *from)
 {
 #pragma unroll
-    for (int i = 0; i < N; i += 16 / (int)sizeof(T)) {
-        if (PASSING)
-            fb_long_copy_passing(to + i, from + i);
-        else
-            fb_long_copy(to + i, from + i);
-    }
+    for (int i = 0; i < N; i += 16 / (int)sizeof(T)) fb_long_copy(to + i, from + i);
 }
 
-template <int N, bool PASSING, class T, class A> FB_DEVICE void fb_long_fetch(T *to, const T *from, A first, A columns)
+template <int N, class T, class A> FB_DEVICE void fb_long_fetch(T *to, const T *from, A first, A columns)
 {
     if (first >= 0 && first + N <= columns) {
-        fb_long_fetch<N, PASSING>(to, from);
+        fb_long_fetch<N>(to, from);
         return;
     }
     for (int i = 0; i < N; i++)
@@ -134,22 +114,10 @@ template <int N, class T, class A> FB_DEVICE fb_pack<T, N> fb_long_load(const T 
     return values;
 }
 
-template <bool PASSING, int N, class T> FB_DEVICE void fb_long_store(T *to, const fb_pack<T, N> &values)
-{
-    constexpr int EACH = 16 / (int)sizeof(T);
-    if constexpr (!PASSING || N % EACH != 0) {
-        fb_store(to, values);
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i += EACH) fb_long_set_passing(to + i, &values.at[i]);
-    }
-}
-
-template <bool PASSING, int N, class T, class A>
-FB_DEVICE void fb_long_store(T *to, const fb_pack<T, N> &values, A first, A columns)
+template <int N, class T, class A> FB_DEVICE void fb_long_store(T *to, const fb_pack<T, N> &values, A first, A columns)
 {
     if (first >= 0 && first + N <= columns) {
-        fb_long_store<PASSING>(to, values);
+        fb_store(to, values);
         return;
     }
 #pragma unroll

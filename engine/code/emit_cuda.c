@@ -272,14 +272,6 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
                    w->space->extent[0]);
 }
 
-/* Stores a group of a space. */
-static const char *store_of(const frame *f, int space)
-{
-    if (space == FB_NONE || !f->x.cut) return "fb_store";
-    if (f->x.cut->passing) return "fb_long_store<true>";
-    return is_ragged(f) ? "fb_long_store<false>" : "fb_store";
-}
-
 static void close_vector(frame *f, const walk *w, int space, int depth, bool guarded)
 {
     fb_emitter *e = f->e;
@@ -291,7 +283,7 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
         const fb_root *r = &f->s->roots[i];
         if (root_is_here(r, space, depth) && packs_root(f, w, space, r))
             fb_emit(e, "%s%s(&%s, %s%s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
-                    store_of(f, space), at_first(f, w, r->storage, r->table, r->at), pack_name(f, i),
+                    ragged ? "fb_long_store" : "fb_store", at_first(f, w, r->storage, r->table, r->at), pack_name(f, i),
                     ragged ? edges(f, w) : "");
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
@@ -848,8 +840,7 @@ static void fetch_group(frame *f, const walk *w, bool ahead)
         if (ahead)
             fb_emit(e, "fb_long_ahead(&%s);", from);
         else
-            fb_emit(e, "fb_long_fetch<%d, %s>(%s + %s, &%s%s);", w->vector, f->x.cut->passing ? "true" : "false",
-                    held_name(f, i), f->within, from, edges(f, w));
+            fb_emit(e, "fb_long_fetch<%d>(%s + %s, &%s%s);", w->vector, held_name(f, i), f->within, from, edges(f, w));
     }
 }
 

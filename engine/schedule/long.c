@@ -250,17 +250,6 @@ static bool choose_parts(const fb_nest *nest, const fb_knobs *knobs, const fb_se
     return c->parts <= units * c->sharing; /* they wait for each other */
 }
 
-/* Is anything read along the row that is the same for each of them? */
-static bool reads_the_same(const fb_nest *nest, const fb_section *s)
-{
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        if (v->kind == FB_VALUE_LOAD && v->space == 0 && !v->rows && fb_ix_uses(nest->pool, v->at, along(s)))
-            return true;
-    }
-    return false;
-}
-
 static bool keeps_any(const fb_section *s)
 {
     for (int i = 0; i < s->n_values; i++)
@@ -290,8 +279,6 @@ bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule
         if (c->shared_bytes) continue;
         c->slot[i] = FB_NONE;
     }
-    /* Rows of which two fill the chip are larger than the cache by the time that the next two want the same again. */
-    c->passing = c->together && c->shared_bytes && reads_the_same(nest, s);
     int64_t asked = fb_knob_of(knobs, FB_KNOB_THREADS);
     x->deal = FB_DEAL_LONG;
     x->section = s;

@@ -29,7 +29,6 @@ typedef struct fb_cut {
     int64_t *slot;        /* a value: the byte its slot begins at; FB_NONE: it has none */
     int sharing;          /* blocks that a multiprocessor has room for */
     int together;         /* rows that are on chip at a time, where so few are that they wait for each other; else 0 */
-    bool passing;         /* rows pass through the cache, and leave it to what each row reads again, as weights are */
 } fb_cut;
 
 /* Cuts the rows of a section into parts, if that is worth it: sets deal, cut, team and blocks. */

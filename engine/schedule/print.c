@@ -64,7 +64,6 @@ static void add_cut(const fb_nest *nest, const fb_section_schedule *x, fb_str *o
         if (c->slot[i] != FB_NONE)
             fb_str_addf(out, "%s %s", n++ ? "," : "", nest->graph->nodes[x->section->values[i].node].name);
     fb_str_add(out, "\n");
-    if (c->passing) fb_str_add(out, "    rows leave the cache to what each of them reads again\n");
 }
 
 static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, fb_str *out)

@@ -673,15 +673,6 @@ static void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&
 // ---- what long.cuh says in PTX ----
 
 SHIM_CALLED static void fb_long_copy(void *to, const void *from) { fb_copy_16(to, from); }
-SHIM_CALLED static void fb_long_copy_passing(void *to, const void *from) { fb_copy_16(to, from); }
-SHIM_CALLED static void fb_long_set_passing(void *to, const void *from)
-{
-    if ((uintptr_t)to % 16) shim::die("a piece that is not aligned");
-    SHIM_SAY(access(to, 16, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
-    shim::quietly q;
-    memcpy(to, from, 16);
-}
-
 SHIM_CALLED static void fb_long_ahead(const void *) {}
 
 static void fb_long_wait()

@@ -233,17 +233,12 @@ static void a_meeting_that_is_missing_is_found(void **state)
 
 /* ---- what is decided at real sizes ---- */
 
-typedef enum { SOFTMAX, NORM, WEIGHTED } rows_kind;
-
-static fb_graph *rows_of(int64_t rows, int64_t columns, fb_dtype dtype, rows_kind kind)
+static fb_graph *rows_of(int64_t rows, int64_t columns, fb_dtype dtype, bool norm)
 {
     fb_error err;
     fb_graph *g = fb_graph_new("rows");
     fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(rows, columns), dtype);
-    fb_id out = kind == SOFTMAX ? softmax(g, x) : layer_norm(g, x);
-    if (kind == WEIGHTED)
-        out = NODE(g, FB_OP_MUL, "weighted", NULL, out, source(g, FB_OP_PARAM, "w", SHAPE(columns), dtype));
-    fb_graph_output(g, out, "out", &err);
+    fb_graph_output(g, norm ? layer_norm(g, x) : softmax(g, x), "out", &err);
     if (!fb_graph_finish(g, &err)) fail_msg("%s", err.text);
     fb_graph *canonical = fb_graph_canonical(g, &err);
     assert_non_null(canonical);
@@ -257,41 +252,31 @@ static void rows_are_cut_by_what_they_hold(void **state)
     static const struct {
         int64_t rows, columns;
         fb_dtype dtype;
-        rows_kind kind;
+        bool norm;
         const char *says[3];
     } sizes[] = {
-        {2048, 50257, FB_F32, SOFTMAX, {"2048 rows, 2 blocks each", "(a cluster)", "100528 bytes a block: x, exp"}},
-        {2048,
-         50257,
-         FB_BF16,
-         SOFTMAX,
-         {"2048 rows, 1 block each", "may reach beyond it", "100528 bytes a block: x\n"}},
+        {2048, 50257, FB_F32, false, {"2048 rows, 2 blocks each", "(a cluster)", "100528 bytes a block: x, exp"}},
+        {2048, 50257, FB_BF16, false, {"2048 rows, 1 block each", "may reach beyond it", "100528 bytes a block: x\n"}},
         /* more than two of them have no room: two, a block of each on every multiprocessor */
         {16,
          64 * 256 * 256,
          FB_F32,
-         NORM,
+         true,
          {"16 rows, 132 blocks each", "(7192 groups; the rest", "again in each pass): x\n"}},
-        /* weights that every row reads stay in the cache, which rows pass through */
-        {16,
-         64 * 256 * 256,
-         FB_F32,
-         WEIGHTED,
-         {"16 rows, 132 blocks each", "again in each pass): x\n", "rows leave the cache to what each"}},
-        {16, 40 * 256 * 256, FB_F32, NORM, {"16 rows, 132 blocks each", "through memory", "79440 bytes a block: x\n"}},
-        {16, 16 * 256 * 256, FB_F32, NORM, {"16 rows, 56 blocks each", "through memory", "bytes a block: x\n"}},
-        {1, 80 * 256 * 256, FB_F32, NORM, {"1 rows, 276 blocks each", "through memory", "bytes a block: x\n"}},
-        {16, 128 * 256 * 256, FB_F32, NORM, {"16 rows, 264 blocks each", "through memory", "much longer"}},
-        {2, 1 << 28, FB_F32, NORM, {"2 rows, 264 blocks each", "through memory", "read again in each pass"}},
-        {4096, 1024, FB_F32, SOFTMAX, {"rows: 512 blocks", "held in registers", ""}},
-        {2, 131072, FB_F32, SOFTMAX, {"rows: 2 blocks", "", ""}}, /* too few to be worth waiting for */
+        {16, 40 * 256 * 256, FB_F32, true, {"16 rows, 132 blocks each", "through memory", "79440 bytes a block: x\n"}},
+        {16, 16 * 256 * 256, FB_F32, true, {"16 rows, 56 blocks each", "through memory", "bytes a block: x\n"}},
+        {1, 80 * 256 * 256, FB_F32, true, {"1 rows, 276 blocks each", "through memory", "bytes a block: x\n"}},
+        {16, 128 * 256 * 256, FB_F32, true, {"16 rows, 264 blocks each", "through memory", "much longer"}},
+        {2, 1 << 28, FB_F32, true, {"2 rows, 264 blocks each", "through memory", "read again in each pass"}},
+        {4096, 1024, FB_F32, false, {"rows: 512 blocks", "held in registers", ""}},
+        {2, 131072, FB_F32, false, {"rows: 2 blocks", "", ""}}, /* too few to be worth waiting for */
     };
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.units = 132;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         fb_error err;
-        fb_graph *g = rows_of(sizes[i].rows, sizes[i].columns, sizes[i].dtype, sizes[i].kind);
+        fb_graph *g = rows_of(sizes[i].rows, sizes[i].columns, sizes[i].dtype, sizes[i].norm);
         fb_planner *planner = fb_planner_new(g, &m);
         fb_plan *plan = fb_preset_find("max")->make(planner, &err);
         const fb_group *group = fb_plan_group(plan, 0);
@@ -308,32 +293,6 @@ static void rows_are_cut_by_what_they_hold(void **state)
 }
 
 /* Rows that are held are predicted by the bytes that they are, once each. */
-/* The same on a GPU so small that it can be emulated: rows that leave the cache as they come are right. */
-static void rows_that_pass_are_right(void **state)
-{
-    (void)state;
-    fb_machine m;
-    fb_error err;
-    if (!emulation_exists() || !races_wanted()) skip();
-    fb_machine_default(&m, FB_DEVICE_CUDA);
-    m.compute_major = 8;
-    m.units = 2;
-    m.shared_bytes = 112 << 10;
-    subject x = {.g = rows_of(12, 44001, FB_F32, WEIGHTED)};
-    x.planner = fb_planner_new(x.g, &m);
-    x.plan = fb_preset_find("max")->make(x.planner, &err);
-    x.p = fb_lower(x.plan, &fb_target_cuda, &err);
-    if (!x.p) fail_msg("%s", err.text);
-    const char *source = x.p->kernels[x.p->n_kernels - 1].source;
-    if (!strstr(source, "fb_long_store<true>(") || !strstr(source, ", true>(")) fail_msg("%s", source);
-    unit u = {0};
-    x.number = unit_add_cuda(&u, x.p);
-    unit_emulate(&u);
-    check(&u, &x, 0);
-    unit_free(&u);
-    subject_free(&x);
-}
-
 static void held_rows_are_predicted_by_their_bytes(void **state)
 {
     (void)state;
@@ -367,7 +326,6 @@ int main(void)
                                        cmocka_unit_test(rows_that_are_not_held_are_read_again),
                                        cmocka_unit_test(a_meeting_that_is_missing_is_found),
                                        cmocka_unit_test(rows_are_cut_by_what_they_hold),
-                                       cmocka_unit_test(rows_that_pass_are_right),
                                        cmocka_unit_test(held_rows_are_predicted_by_their_bytes)};
     return cmocka_run_group_tests_name("long rows", tests, make_scratch, remove_scratch);
 }
