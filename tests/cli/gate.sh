@@ -26,7 +26,7 @@ is "a few lines of Markdown for a pull request" 1 out '^### fusebox gate ✗ row
     out '^\| --- \| --- \| --- \| --- \|$' out '^\| ✗ \| at most 1 launch \| one:none@host \| 4 \|$'
 fb gate row.lua one:none two:max --max-launches 1 --device host --format json
 is "JSON on stdout, nothing else" 1 no '^fusebox:'
-json "verdicts and reports" out fusebox=2 "verdict=does not hold" limits#4 limits.0.verdict=holds limits.1.limit limits.1.found=4 \
+json "verdicts and reports" out fusebox=3 "verdict=does not hold" limits#4 limits.0.verdict=holds limits.1.limit limits.1.found=4 \
     "limits.1.verdict=does not hold" limits.1.column=one:none@host columns#2 columns.0.launches=4 columns.1.launches=1
 fb gate row.lua one:max --fused mean tanh --fused x relu --device host
 is "a source is part of no kernel" 1 out 'x belongs to no kernel'

@@ -182,6 +182,35 @@ static fb_report *full_report(void)
     return r;
 }
 
+/* A prediction was measured not even once: no n is written, and it is known all the same when it is read. */
+static void a_prediction_has_no_n(void **state)
+{
+    (void)state;
+    fb_report *r = full_report();
+    fb_error err = {0};
+    r->copies = "in order";
+    r->copy_us = (fb_stat){7, NAN, NAN, 1};
+    r->copy_hidden_us = 0;
+    for (fb_figure_source s = FB_SOURCE_MEASURED; s <= FB_SOURCE_PREDICTED; s++) {
+        r->source = s;
+        json_t *j = fb_report_to_json(r), *wall = json_object_get(j, "wall_us"), *copy = json_object_get(j, "copy_us");
+        assert_int_equal(json_object_get(wall, "n") == NULL, s == FB_SOURCE_PREDICTED);
+        assert_int_equal(json_object_get(copy, "n") == NULL, s != FB_SOURCE_MEASURED); /* recordings keep none */
+        assert_string_equal(json_string_value(json_object_get(copy, "kind")),
+                            s == FB_SOURCE_MEASURED ? "measured" : "predicted");
+        fb_report *back = fb_report_from_json(j, &err);
+        if (!back) fail_msg("%s", err.text);
+        assert_int_equal(back->wall_us.n, s == FB_SOURCE_PREDICTED ? 1 : 40);
+        assert_true(back->wall_us.median == 100.5 && back->copy_us.n == 1);
+        fb_report_free(back);
+        json_object_del(wall, "n"); /* of what was measured it is missed */
+        json_object_set_new(wall, "kind", json_string("measured"));
+        assert_null(fb_report_from_json(j, &err));
+        json_decref(j);
+    }
+    fb_report_free(r);
+}
+
 static void a_report_survives_the_round_trip(void **state)
 {
     (void)state;
@@ -386,6 +415,7 @@ int main(void)
         cmocka_unit_test(more_than_modelled_has_a_likely_cause),
         cmocka_unit_test(an_unknown_report_says_nothing),
         cmocka_unit_test(a_report_survives_the_round_trip),
+        cmocka_unit_test(a_prediction_has_no_n),
         cmocka_unit_test(what_is_being_checked_has_no_answer),
         cmocka_unit_test(a_guessed_floor_says_so),
         cmocka_unit_test(a_wrong_answer_that_is_no_number_stays_wrong),
