@@ -446,9 +446,43 @@ static void rounds_in_turns_are_paired(void **state)
     assert_int_equal(pairs, 0);
     b->device = "cuda:0";
     assert_int_equal(wall_of(a, b, &pairs), FB_CANNOT_TELL);
+    assert_int_equal(pairs, 0);
     fb_report_free(a);
     fb_report_free(b);
     fb_report_free(later);
+}
+
+/* A framework's rounds are paired with ours, now or in a recording, if they were taken in turns with them. */
+static void a_frameworks_rounds_are_paired(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ours, *theirs;
+        fb_figure_source of_ours, of_theirs;
+        bool paired;
+    } cases[] = {
+        {"replay:h200", "torch:h200", FB_SOURCE_RECORDED, FB_SOURCE_RECORDED, true},
+        {"cuda:0", "torch", FB_SOURCE_MEASURED, FB_SOURCE_MEASURED, true},
+        {"replay:h200", "torch:a100", FB_SOURCE_RECORDED, FB_SOURCE_RECORDED, false},
+        {"replay:h200", "torch", FB_SOURCE_RECORDED, FB_SOURCE_MEASURED, false},
+        {"replay:h200", "torch:h200", FB_SOURCE_COMPOSED, FB_SOURCE_RECORDED, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int pairs;
+        fb_report *a = measured(0, 20, 100), *b = measured(5, 20, 95), *later = measured(500, 20, 95);
+        a->device = cases[i].ours;
+        b->device = later->device = cases[i].theirs;
+        a->source = cases[i].of_ours;
+        b->source = later->source = cases[i].of_theirs;
+        fb_difference is = wall_of(a, b, &pairs);
+        assert_int_equal(pairs, cases[i].paired ? 20 : 0);
+        assert_int_equal(is, cases[i].paired ? FB_FASTER : FB_CANNOT_TELL);
+        wall_of(a, later, &pairs); /* measured on another day */
+        assert_int_equal(pairs, 0);
+        fb_report_free(a);
+        fb_report_free(b);
+        fb_report_free(later);
+    }
 }
 
 /* A thousand runs of few rounds that scatter are few. */
@@ -567,6 +601,7 @@ int main(void)
         cmocka_unit_test(few_rounds_call_nothing_different),
         cmocka_unit_test(few_rounds_tell_what_does_not_overlap),
         cmocka_unit_test(rounds_in_turns_are_paired),
+        cmocka_unit_test(a_frameworks_rounds_are_paired),
         cmocka_unit_test(rounds_are_what_counts_at_other_times),
         cmocka_unit_test(a_prediction_decides_little),
         cmocka_unit_test(computations_are_told_apart),
