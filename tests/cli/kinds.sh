@@ -166,6 +166,23 @@ busy 150 diff two.lua one:compile@torch
 is "nor launches in a difference" 0 out 'cannot be told of the first, whose kernels, timed one by one, took longer than whole'
 
 
+# ---- the whole moves what its kernels move, the copies among them that are no group's
+cat >same.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script { model = function(g) return g:input("x", { 64, 33 }) end }
+LUA
+fb run same.lua max@host --format json
+json "an input that is a result is copied" out columns.0.launches=1 columns.0.bytes.modelled.read=8448 columns.0.bytes.modelled.written=8448
+fb run models/mlp_loop carried:eager carried:max --device $device --format json
+holds "states that are handed on are moved" python3 - <<'PY'
+import json
+for column in json.load(open("out"))["columns"]:
+    parts = [k["bytes"]["modelled"] for k in column["kernels"]]
+    assert any(k.get("group", -1) < 0 for k in column["kernels"])
+    for way in ("read", "written"):
+        assert column["bytes"]["modelled"][way] == sum(part[way] for part in parts), (column["plan"], way)
+PY
+
 # ---- values are of devices that run; what a recording composes or predicts of them is nothing
 for plan in none composed.json predicted.json; do
     for format in table json; do
