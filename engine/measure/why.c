@@ -236,8 +236,9 @@ static void choose_kernels(const kernel_split *k, int n, fb_why_id id, fb_why_pa
 
 static const char *signed_us(char to[40], double us)
 {
-    char text[32];
-    snprintf(to, 40, "%s%s", us < 0 ? "-" : "", fb_format_us(text, fabs(us)));
+    char text[32], none[32];
+    bool nothing = strcmp(fb_format_us(text, fabs(us)), fb_format_us(none, 0)) == 0; /* no "-0.0 µs" */
+    snprintf(to, 40, "%s%s", us < 0 && !nothing ? "-" : "", text);
     return to;
 }
 
