@@ -79,6 +79,22 @@ static void move_lanes(void *ctx, int64_t first, int64_t last)
     }
 }
 
+/* Margins move as values do: one lane of either. */
+typedef struct {
+    fb_cells to_cells, from_cells;
+    fb_trial_value to, from;
+} margins;
+
+/* False: the operand has none, and so has its view. */
+static bool open_margins(fb_trial_value *v, const fb_trial_value *x, margins *m)
+{
+    if (!x->cells->margins) return false;
+    fb_trial_margins(v);
+    m->to = fb_trial_margins_of(v, &m->to_cells);
+    m->from = fb_trial_margins_of(x, &m->from_cells);
+    return true;
+}
+
 /* ---- leaves ---- */
 
 /* Elements from … from + n - 1 of a leaf, as cells. */
@@ -262,12 +278,10 @@ static bool reshape(fb_trial_eval *e, fb_id id)
     flat_reader r = flat_open(x, from), own = flat_open(v, shape);
     reshaper o = {v, x, &own, &r, shape};
     each_lane(e, v, reshape_lanes, &o);
-    if (x->cells->margins) {
-        fb_trial_margins(v);
-        fb_cells to_cells, from_cells;
-        fb_trial_value to = fb_trial_margins_of(v, &to_cells), of = fb_trial_margins_of(x, &from_cells);
-        r.x = &of;
-        reshape_lanes(&(reshaper){&to, &of, &own, &r, shape}, 0, 1);
+    margins moved;
+    if (open_margins(v, x, &moved)) {
+        r.x = &moved.from;
+        reshape_lanes(&(reshaper){&moved.to, &moved.from, &own, &r, shape}, 0, 1);
     }
     return true;
 }
@@ -365,12 +379,10 @@ bool fb_trial_view(fb_trial_eval *e, fb_id id)
     fb_shape shape = shape_of_box(&v->box, node->shape.rank);
     mover m = {.v = v, .x = x, .from_at = offset, .shape = &shape, .from_steps = steps};
     each_lane(e, v, move_lanes, &m);
-    if (x->cells->margins) {
-        fb_trial_margins(v);
-        fb_cells to_cells, from_cells;
-        fb_trial_value to = fb_trial_margins_of(v, &to_cells), of = fb_trial_margins_of(x, &from_cells);
-        m.v = &to;
-        m.x = &of;
+    margins moved;
+    if (open_margins(v, x, &moved)) {
+        m.v = &moved.to;
+        m.x = &moved.from;
         move_lanes(&m, 0, 1);
     }
     return true;

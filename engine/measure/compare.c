@@ -249,11 +249,12 @@ static void pair_up(const fb_report *a, const fb_report *b, fb_time of, turns *t
     }
 }
 
-/* A recording keeps rounds by one clock, on which what was not measured together lies apart. */
+/* Frameworks take turns with our plans on one machine, by its clock. A recording keeps that clock, on which what was
+ * not measured together lies apart. */
 static bool same_clock(const fb_report *a, const fb_report *b)
 {
     bool ran = a->source == FB_SOURCE_MEASURED || a->source == FB_SOURCE_RECORDED;
-    return ran && a->source == b->source && a->device && b->device && strcmp(a->device, b->device) == 0;
+    return ran && a->source == b->source && a->device && b->device && same_hardware(a->device, b->device);
 }
 
 /* In turns: most of the rounds of either have a partner. */

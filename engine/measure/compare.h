@@ -41,7 +41,8 @@ typedef struct {
  * coins are asked. "Same" is an interval within 2 % of 1. */
 fb_comparison fb_compare_pairs(const double *a, const double *b, const bool *a_first, int n, fb_time of);
 fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b); /* of wall times */
-/* By pairs where the rounds of both were taken in turns on one device, now or for a recording, else by summaries. */
+/* By pairs where the rounds of both were taken in turns on one machine, now or for a recording, a framework's too, else
+ * by summaries. */
 fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of);
 
 /* Is there nothing more to learn by sampling on? Both columns' wall times are told apart or the same, and their

@@ -1,6 +1,7 @@
 /* Kernels that moved more than their access maps say. Needs counters. */
 #include "base/str.h"
 #include "measure/report.h"
+#include "schedule/family.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,13 @@ static bool reads_most(const fb_kernel_report *k)
     return k->measured_read - k->bytes_read > k->measured_written - k->bytes_written;
 }
 
+/* In tiles, ours or a library's: each operand is read once for every tile of the other. */
+static bool is_product(const fb_kernel_report *k)
+{
+    fb_family f;
+    return k->family && fb_family_parse(k->family, &f) && fb_family_row_of(f)->multiplies;
+}
+
 /* The first that holds, from what is known for certain to what is likely. */
 static const char *cause_of(const fb_kernel_report *k, double more, char to[80])
 {
@@ -33,8 +41,7 @@ static const char *cause_of(const fb_kernel_report *k, double more, char to[80])
     if (reads && read_apart(k) >= 0.2 * more) return "it reads across rows, a sector for each element";
     bool gathers = k->name && (strncmp(k->name, "stack", 5) == 0 || strncmp(k->name, "cat", 3) == 0);
     if (gathers && isnan(k->local_bytes)) return "it keeps a table of its sources in local memory";
-    /* Of a product each operand is read once for every tile of the other. */
-    if (fb_kernel_calls_library(k) && reads && reads_most(k))
+    if (is_product(k) && reads && reads_most(k))
         return "it reads tiles of its operands again, beyond what the L2 holds";
     if (writes && reads) return "it clears or reads its result before it writes it";
     if (writes) return "more is written than the result: zeroes, parts that are summed later";

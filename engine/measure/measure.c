@@ -1127,7 +1127,7 @@ static void report_recalled(const fb_recall *recall, fb_report *r)
         memcpy(r->rounds, recall->rounds->at, sizeof r->rounds);
     }
     if (!r->copies) return;
-    r->copy_us = (fb_stat){recall->copy_us, recall->copy_us, recall->copy_us, 1};
+    r->copy_us = (fb_stat){recall->copy_us, NAN, NAN, 1};
     r->copy_hidden_us = recall->copy_hidden_us;
 }
 
@@ -1164,8 +1164,7 @@ fb_report *fb_measure_report(fb_measurement *m)
         report_recalled(&m->recall, r);
     else
         report_measured(m, r);
-    double alone = r->copy_us.n ? r->copy_us.median - r->copy_hidden_us : 0; /* copies that nothing ran beside */
-    if (r->wall_us.n && r->device_us.n) r->gap_us = fmax(0, r->wall_us.median - r->device_us.median - alone);
+    r->gap_us = fb_report_gap(r);
     return r;
 }
 
@@ -1202,6 +1201,6 @@ fb_report *fb_measure_recall_named(fb_device *d, const fb_graph *g, const char *
         k->device_us = p.kernels[i].device_us;
         k->source = FB_SOURCE_RECORDED;
     }
-    if (r->wall_us.n && r->device_us.n) r->gap_us = fmax(0, r->wall_us.median - r->device_us.median);
+    r->gap_us = fb_report_gap(r);
     return r;
 }

@@ -264,6 +264,23 @@ bool fb_report_is_wrong(const fb_report *r)
     return !r->error.ok && !isnan(r->error.bound);
 }
 
+bool fb_report_busy_above_wall(const fb_report *r)
+{
+    return r->wall_us.n && r->device_us.n && r->device_us.median > r->wall_us.median;
+}
+
+fb_figure_source fb_report_copies_source(fb_figure_source times)
+{
+    return times == FB_SOURCE_MEASURED ? times : FB_SOURCE_PREDICTED;
+}
+
+double fb_report_gap(const fb_report *r)
+{
+    double copied = r->copy_us.n ? r->copy_us.median - r->copy_hidden_us : 0;
+    if (!r->wall_us.n || !r->device_us.n || fb_report_busy_above_wall(r)) return NAN;
+    return fmax(0, r->wall_us.median - r->device_us.median - copied);
+}
+
 void fb_report_withdraw(fb_report *r)
 {
     r->predicted_us = r->floor_us = NAN;
@@ -402,11 +419,12 @@ static void source_to_json(json_t *object, fb_figure_source source, bool stale)
     if (stale) json_object_set_new(object, "stale", json_true());
 }
 
-/* What kind of figure a time is, and within what its median is known. */
+/* What kind of figure a time is, and within what its median is known. A prediction was measured not even once. */
 static void set_kind(json_t *object, const char *key, const fb_stat *s, double half, fb_figure_source source)
 {
     json_t *time = json_object_get(object, key);
     if (!time) return;
+    if (source == FB_SOURCE_PREDICTED) json_object_del(time, "n");
     json_object_set_new(time, "kind", json_string(fb_report_source_name(source)));
     fb_json_set_number(time, "low", s->median * exp(-half));
     fb_json_set_number(time, "high", s->median * exp(half));
@@ -456,6 +474,8 @@ json_t *fb_report_to_json(const fb_report *r)
     set_kind(object, "wall_us", &r->wall_us, fb_report_half(r, FB_TIME_WALL), r->source);
     set_kind(object, "device_us", &r->device_us, fb_report_half(r, FB_TIME_DEVICE), r->source);
     set_kind(object, "cold_us", &r->cold_us, fb_stat_half(&r->cold_us, r->source), r->source);
+    fb_figure_source copies = fb_report_copies_source(r->source);
+    set_kind(object, "copy_us", &r->copy_us, fb_stat_half(&r->copy_us, copies), copies);
     json_t *kernels = json_array();
     for (int i = 0; i < r->n_kernels; i++) json_array_append_new(kernels, kernel_to_json(&r->kernels[i]));
     json_object_set_new(object, "kernels", kernels);
@@ -473,9 +493,11 @@ static bool wrong_type(const char *key, const char *type, fb_error *err)
 static bool read_stat(const json_t *value, fb_stat *s, const char *key, fb_error *err)
 {
     if (!json_is_object(value)) return wrong_type(key, "an object", err);
-    int64_t n = 0;
-    bool ok =
-        fb_json_get_number(value, "median", &s->median, err) && fb_json_get_int(value, "n", 1, INT32_MAX, &n, err);
+    int64_t n = 1;
+    const char *kind = fb_json_string_or(value, "kind", "");
+    bool counted = strcmp(kind, source_names[FB_SOURCE_PREDICTED]) != 0;
+    bool ok = fb_json_get_number(value, "median", &s->median, err) &&
+              (!counted || fb_json_get_int(value, "n", 1, INT32_MAX, &n, err));
     for (int i = 0; i < 2 && ok; i++) { /* a prediction has no spread */
         double *to = i ? &s->p90 : &s->p10;
         const char *name = i ? "p90" : "p10";
@@ -646,6 +668,7 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err)
         return NULL;
     }
     read_rounds(value, r);
+    if (fb_report_busy_above_wall(r)) r->gap_us = NAN; /* older makes wrote 0 */
     const json_t *theirs = json_object_get(value, "their_plan");
     if (theirs) r->theirs = fb_theirs_from_json(theirs, r->arena);
     r->floor_guessed = strcmp(fb_json_string_or(value, "floor_kind", ""), fb_floor_guessed) == 0;

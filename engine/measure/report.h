@@ -71,9 +71,10 @@ typedef struct {
     char worst[160]; /* "relu[3,17,0]: 0.25, expected 0.5" when not ok; what overflowed */
 } fb_error_report;
 
-/* Of the whole in JSON: {"fusebox": 2, "columns": [reports]}. 2 gives times their kind and interval, columns their
- * rounds and what they compute; a prediction has no p10 and p90. What reads 2 reads 1. */
-enum { FB_REPORT_VERSION = 2 };
+/* Of the whole in JSON: {"fusebox": 3, "columns": [reports]}. 2 gives times their kind and interval, columns their
+ * rounds and what they compute; a prediction has no p10 and p90. In 3 it has no n either, nobody having measured it,
+ * and copies, which recordings keep no times of, have a kind of their own. What reads 3 reads 1 and 2. */
+enum { FB_REPORT_VERSION = 3 };
 
 typedef struct fb_report {
     fb_arena *arena;
@@ -98,7 +99,7 @@ typedef struct fb_report {
     double flops, peak_bytes, compile_ms;
     const char *copies;           /* of feeds and receives: "in order", "overlapped"; NULL: nothing is copied */
     double copied_in, copied_out; /* bytes a run */
-    fb_stat copy_us;              /* of all copies of a run, each for itself */
+    fb_stat copy_us;              /* of all copies of a run, each for itself: fb_report_copies_source */
     double copy_hidden_us;        /* … and of that, what kernels ran beside */
     fb_figure_source source;
     bool stale; /* recorded, of a source that has changed since */
@@ -118,6 +119,13 @@ void fb_report_free(fb_report *r);
 /* Takes back what a model said of times: of a calibration that is doubted they are worth nothing. Bytes and launches
  * stay. */
 void fb_report_withdraw(fb_report *r);
+/* Its kernels, timed one by one in runs of their own, took longer than whole runs do: how long the device idles cannot
+ * be told. */
+bool fb_report_busy_above_wall(const fb_report *r);
+/* Copies are measured or predicted: no recording keeps their times, even where it keeps those of the whole. */
+fb_figure_source fb_report_copies_source(fb_figure_source times);
+/* Wall time in which no kernel runs and nothing is copied alone; NAN: not known, or it cannot be told. */
+double fb_report_gap(const fb_report *r);
 bool fb_kernel_calls_library(const fb_kernel_report *k); /* a product by a library; no kernel of a framework's is */
 /* False, or the kernel moved more than 1.2 times what is modelled, by the counters: a sentence with the likely cause.
  * Without counters, its local memory says so where that is as much. */

@@ -272,7 +272,7 @@ void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const
 {
     r->n_kernels = rows->n;
     r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, rows->n);
-    r->measured_read = r->measured_written = 0;
+    r->measured_read = r->measured_written = r->bytes_read = r->bytes_written = 0;
     for (int i = 0; i < rows->n; i++) {
         fb_kernel_report *k = &r->kernels[i];
         *k = rows->row[i].figures;
@@ -282,6 +282,8 @@ void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const
         for (int n = 0; n < k->n_nodes; n++) k->nodes[n] = fb_arena_strdup(r->arena, rows->row[i].figures.nodes[n]);
         take_times(&rows->row[i], k);
         if (l) add_resources(&rows->row[i], d, l, k);
+        r->bytes_read += k->bytes_read; /* copies beside groups as well, of which the plan's cost knows nothing */
+        r->bytes_written += k->bytes_written;
         r->measured_read += k->measured_read; /* NAN where one is not known */
         r->measured_written += k->measured_written;
     }
@@ -296,8 +298,6 @@ void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const
     }
     r->predicted_us = rows->cost.us;
     r->floor_us = rows->cost.floor_us;
-    r->bytes_read = (double)rows->cost.bytes_read;
-    r->bytes_written = (double)rows->cost.bytes_written;
     r->flops = (double)rows->cost.flops;
     r->peak_bytes = rows->total_bytes;
     r->graph_hash = fb_arena_strdup(r->arena, rows->graph_hash);

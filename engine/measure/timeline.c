@@ -23,6 +23,13 @@ void fb_timeline_free(fb_timeline *t)
     if (t) fb_arena_free(t->arena);
 }
 
+int64_t fb_timeline_kernels(const fb_timeline *t)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->n_spans; i++) n += t->spans[i].lane == FB_LANE_KERNEL;
+    return n;
+}
+
 double fb_timeline_busy_us(const fb_timeline *t)
 {
     double us = 0;

@@ -25,6 +25,7 @@ void fb_timeline_free(fb_timeline *t);
 json_t *fb_timeline_to_json(const fb_timeline *t);
 fb_timeline *fb_timeline_from_json(const json_t *value, fb_error *err);
 
+int64_t fb_timeline_kernels(const fb_timeline *t); /* spans that are no copies; a launch of a library may be several */
 /* Sum of the kernels' times: what a report calls device_us, of this run. */
 double fb_timeline_busy_us(const fb_timeline *t);
 /* In order of execution, as a timeline has its spans. */

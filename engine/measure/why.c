@@ -55,6 +55,7 @@ typedef struct {
     double moved, apart; /* bytes */
     bool counted;        /* … some of them by the device's counters */
     FB_VEC(kernel_split) kernels;
+    bool above_wall;  /* its kernels' time: what lies between them cannot be told */
     bool doubted;     /* the calibration: no time is modelled, what is counted stays */
     bool tells_bytes; /* of all kernels */
 } column_split;
@@ -141,6 +142,9 @@ static void split_gap(const fb_machine *m, column_split *c)
 {
     double cost = launch_cost(c->r, m), gap = c->r->gap_us;
     bool foreign = is_foreign(c->r), timed = isfinite(gap);
+    c->above_wall = fb_report_busy_above_wall(c->r);
+    c->known[FB_WHY_DISPATCH] = !foreign;
+    if (c->above_wall) return;
     c->known[FB_WHY_LAUNCHES] = timed || isfinite(cost);
     c->known[FB_WHY_DISPATCH] = !foreign || (timed && isfinite(cost));
     c->us[FB_WHY_LAUNCHES] = !timed ? cost : foreign && isfinite(cost) ? fmin(gap, cost) : gap;
@@ -154,7 +158,7 @@ static void split_copies(column_split *c, bool tells)
     const fb_report *r = c->r;
     c->known[FB_WHY_COPIES] = r->copies ? r->copy_us.n > 0 : tells;
     c->us[FB_WHY_COPIES] = r->copies && r->copy_us.n ? r->copy_us.median - r->copy_hidden_us : 0;
-    c->measured[FB_WHY_COPIES] = r->source != FB_SOURCE_PREDICTED;
+    c->measured[FB_WHY_COPIES] = fb_report_copies_source(r->source) != FB_SOURCE_PREDICTED;
 }
 
 /* What no kernel takes is no part of the device's own time. */
@@ -232,8 +236,9 @@ static void choose_kernels(const kernel_split *k, int n, fb_why_id id, fb_why_pa
 
 static const char *signed_us(char to[40], double us)
 {
-    char text[32];
-    snprintf(to, 40, "%s%s", us < 0 ? "-" : "", fb_format_us(text, fabs(us)));
+    char text[32], none[32];
+    bool nothing = strcmp(fb_format_us(text, fabs(us)), fb_format_us(none, 0)) == 0; /* no "-0.0 µs" */
+    snprintf(to, 40, "%s%s", us < 0 && !nothing ? "-" : "", text);
     return to;
 }
 
@@ -286,7 +291,13 @@ static void say_unknown(const column_split c[2], fb_why_id id, fb_str *out)
     if (a || b)
         fb_str_addf(out, "%s %s in the %s column, ", signed_us(us, c[b].us[id]), parts[id].what,
                     a ? "first" : "second");
-    fb_str_addf(out, "not known of %s: it is in the rest", !a && !b ? "either" : a ? "the second" : "the first");
+    const char *of = !a && !b ? "either" : a ? "the second" : "the first";
+    bool outside = id == FB_WHY_LAUNCHES || id == FB_WHY_DISPATCH;
+    if (outside && (c[0].above_wall || c[1].above_wall))
+        fb_str_addf(out, "cannot be told of %s, whose kernels, timed one by one, took longer than whole runs: ", of);
+    else
+        fb_str_addf(out, "not known of %s: ", of);
+    fb_str_add(out, "it is in the rest");
 }
 
 static void say_missing(const fb_why *why, fb_str *out)

@@ -8,6 +8,7 @@
  *   dispatch   foreign devices alone: the gap (wall time in which no kernel ran) beyond what the launches cost by our
  *              calibration. Our own launches come from a ready list, so all of our gap is launching.
  *   launches   our devices: the gap. Where no kernel was timed: launches × the calibrated cost of one, and one wait.
+ *              Where kernels, timed one by one, took longer than whole runs there is no gap: neither can be told.
  *   copies     feeds and receives, as far as no kernel ran beside them.
  *   bytes      each kernel's bytes at the best rate the copy curve reaches from that size on. So equal traffic gives
  *              no difference, in however many kernels it is moved. Counters of memory see only what misses the cache:

@@ -35,7 +35,7 @@ LC_ALL=C.UTF-8
 
 differ large:none small:max --format json
 is "JSON on stdout, nothing else" 0 no '^fusebox:'
-json "both reports and the parts" out fusebox=2 script columns#2 columns.0.plan=none columns.1.plan=max why.us why.a_us \
+json "both reports and the parts" out fusebox=3 script columns#2 columns.0.plan=none columns.1.plan=max why.us why.a_us \
     why.b_us why.tie=false why.largest why.conclusion why.source=measured why.parts.dispatch why.parts.launches \
     why.parts.bytes why.parts.compute why.parts.occupancy why.parts.rest '!why.parts.spills' \
     why.details.bytes.basis=modelled why.details.bytes.text why.details.spills.text

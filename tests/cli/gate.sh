@@ -11,12 +11,12 @@ return require("fusebox").script { variants = { one = model, two = model } }
 LUA
 fb gate row.lua one:max --max-launches 1 --max-bytes 2.2kB --fused tanh relu --fused relu mean --device host
 is "limits that hold" 0 out '^✓  a right answer .*one:max@host +error .* of the bound$' out '^✓  at most 1 launch +one:max@host +1$' \
-    out '^✓  at most 2\.2 kB moved +one:max@host +2\.0 kB$' out '^✓  tanh in a kernel with relu .*kernel 1$' out '^row.lua: all limits hold$'
+    out '^✓  at most 2\.2 kB moved, modelled +one:max@host +2\.0 kB$' out '^✓  tanh in a kernel with relu .*kernel 1$' out '^row.lua: all limits hold$'
 fb gate row.lua one:none --max-launches 3 --fused tanh relu --device host
 is "limits that do not" 1 out '^✗  at most 3 launches +one:none@host +4$' out '^✗  tanh in a kernel with relu +one:none@host +tanh is in another$' \
     out '^row.lua: 1 of 3 limits hold, 2 broken$'
 fb gate row.lua one:max --max-bytes 2047 --device host
-is "one byte too many" 1 out '^✗  at most 2\.0 kB moved'
+is "one byte too many" 1 out '^✗  at most 2\.0 kB moved, modelled'
 fb gate row.lua one:max --max-bytes 2KiB --device host
 is "units of 1024" 0
 fb gate row.lua --max-launches 1 --device host
@@ -26,7 +26,7 @@ is "a few lines of Markdown for a pull request" 1 out '^### fusebox gate ✗ row
     out '^\| --- \| --- \| --- \| --- \|$' out '^\| ✗ \| at most 1 launch \| one:none@host \| 4 \|$'
 fb gate row.lua one:none two:max --max-launches 1 --device host --format json
 is "JSON on stdout, nothing else" 1 no '^fusebox:'
-json "verdicts and reports" out fusebox=2 "verdict=does not hold" limits#4 limits.0.verdict=holds limits.1.limit limits.1.found=4 \
+json "verdicts and reports" out fusebox=3 "verdict=does not hold" limits#4 limits.0.verdict=holds limits.1.limit limits.1.found=4 \
     "limits.1.verdict=does not hold" limits.1.column=one:none@host columns#2 columns.0.launches=4 columns.1.launches=1
 fb gate row.lua one:max --fused mean tanh --fused x relu --device host
 is "a source is part of no kernel" 1 out 'x belongs to no kernel'

@@ -42,12 +42,15 @@ one() {
     format=$1 kind=$2 plan=$3 sign=$4 other=$5
     case $format in
     table) fb run layer_norm.lua "$plan" --device $device && is "a table, $kind" 0 out "^[^ ]+@$device +$sign$us .* $kind\$" no "@$device +$other$us" ;;
-    csv) fb run layer_norm.lua "$plan" --device $device --format csv && is "CSV, $kind" 0 out ',source,' out ",$kind," ;;
+    csv) fb run layer_norm.lua "$plan" --device $device --format csv && is "CSV, $kind" 0 out ',source,' out ",$kind," &&
+        holds "samples in CSV, $kind" python3 -c "import csv, sys; row = next(csv.DictReader(open('out'))); sys.exit((row['samples'] == '') != ('$kind' == 'predicted'))" ;;
     markdown) fb run layer_norm.lua "$plan" --device $device --format markdown && is "Markdown, $kind" 0 out "^\\| [^|]+ \\| $sign$us \\|.* $kind \\|\$" no "@$device \\| $other$us" ;;
     json)
         fb run layer_norm.lua "$plan" --device $device --format json
         json "JSON, $kind" out columns.0.source="$kind" columns.0.wall_us.kind="$kind" columns.0.device_us.kind="$kind" \
             columns.0.wall_us.low columns.0.wall_us.high
+        [ "$kind" = predicted ] && has=! || has=
+        json "which was run so often, $kind" out fusebox=3 "${has}columns.0.wall_us.n" "${has}columns.0.device_us.n"
         ;;
     html) fb run layer_norm.lua "$plan" --device $device --format html && is "a page, $kind" 0 out "<td>$sign$us</td>" out "<td class=\"name\">$kind" out "<dt>${sign:+$sign }$kind</dt>" ;;
     svg)
@@ -141,6 +144,44 @@ is "a hand-out names its devices" 0 out "<p class=\"dim\">$device: NVIDIA H200 �
     out '<p class="dim">host: .* · (un)?calibrated'
 fb lesson lesson.lua --printable --device $device
 is "a sheet of questions has no figure" 0 no "[~≈]?[0-9.]+ [nµm]s" no '<dt>'
+
+# ---- kernels that took longer, timed one by one, than whole runs: marked, and nothing is said of what lies between them
+busy() {
+    how=$1
+    shift
+    fb "$@" one:eager@torch --worker "env STANDIN_BUSY=$how python3 ${FB_SRCDIR:-.}/tests/cli/standin_peer.py"
+}
+for format in table markdown html; do
+    busy 300 run two.lua --format $format
+    is "busy above wall has a mark in $format" 0 out '300 µs\?' no '200 µs\?'
+    [ $format = markdown ] || is "and its sentence in $format" 0 out 'device busy\?: More than wall: the kernels were timed'
+    busy 30 run two.lua --format $format
+    is "busy below wall has none in $format" 0 out '30.0 µs' no 'busy\?' no 'µs\?'
+done
+busy 300 run two.lua --format json
+json "nor is there a gap in JSON" out columns.0.device_us.median=300.0 '!columns.0.gap_us'
+busy 30 run two.lua --format json
+json "as there is below wall" out columns.0.gap_us
+busy 150 diff two.lua one:compile@torch
+is "nor launches in a difference" 0 out 'cannot be told of the first, whose kernels, timed one by one, took longer than whole'
+
+
+# ---- the whole moves what its kernels move, the copies among them that are no group's
+cat >same.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script { model = function(g) return g:input("x", { 64, 33 }) end }
+LUA
+fb run same.lua max@host --format json
+json "an input that is a result is copied" out columns.0.launches=1 columns.0.bytes.modelled.read=8448 columns.0.bytes.modelled.written=8448
+fb run models/mlp_loop carried:eager carried:max --device $device --format json
+holds "states that are handed on are moved" python3 - <<'PY'
+import json
+for column in json.load(open("out"))["columns"]:
+    parts = [k["bytes"]["modelled"] for k in column["kernels"]]
+    assert any(k.get("group", -1) < 0 for k in column["kernels"])
+    for way in ("read", "written"):
+        assert column["bytes"]["modelled"][way] == sum(part[way] for part in parts), (column["plan"], way)
+PY
 
 # ---- values are of devices that run; what a recording composes or predicts of them is nothing
 for plan in none composed.json predicted.json; do

@@ -123,7 +123,7 @@ is "a prediction has its sign, and neither spread nor error" 0 out ' ~[0-9.]+ µ
     no '✓|[0-9]–[0-9]' no ' µs +predicted$'
 holds "the model's own stands beside no other prediction" sh -c '! grep -q "predicted  *source" out'
 fb run kinds.lua none max --device replay:h200 --format json
-json "in JSON" out fusebox=2 columns.0.source=predicted columns.0.wall_us.kind=predicted columns.0.wall_us.low \
+json "in JSON" out fusebox=3 columns.0.source=predicted columns.0.wall_us.kind=predicted columns.0.wall_us.low \
     '!columns.0.wall_us.p10' '!columns.0.error'
 fb run kinds.lua none max --device replay:h200 --format html
 is "in a page, with a legend" 0 out '<td>~[0-9.]+ µs</td>' out '<dt>~ predicted</dt><dd>by the cost model' out 'class="time guess"'

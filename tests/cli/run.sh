@@ -18,7 +18,7 @@ is "without a command and a terminal: the table" 0 out 'split_stack:eager@host'
 
 fb run split_stack combined:eager combined:max $small --format json
 is "JSON on stdout, nothing else" 0 no '^fusebox:'
-json "the report is as documented" out fusebox=2 script params.batch_size=64 params.dtype=f32 devices.host.kind=host \
+json "the report is as documented" out fusebox=3 script params.batch_size=64 params.dtype=f32 devices.host.kind=host \
     devices.host.name columns#2 columns.0.variant=combined columns.0.plan=eager columns.0.device=host columns.0.nodes \
     columns.0.launches=4 columns.0.launch_mode=stream columns.0.wall_us.median columns.0.wall_us.p10 columns.0.wall_us.p90 \
     columns.0.wall_us.n columns.0.predicted_us columns.0.floor_us columns.0.bytes.modelled.read \

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A worker that stands in for a framework: its plans take what the clock says, and its answers are always right.
 
+With STANDIN_BUSY its kernels take that many µs, whatever the whole takes.
 With STANDIN_PLAN it tells what that file holds as the plan of its compiler; with STANDIN_OBEYS it takes plans of fusebox's.
 Writes what it is asked to prepare to standin.log: a plan by its name, one of fusebox's as it came. "away" cannot be had here."""
 import json
@@ -33,6 +34,9 @@ def report(case):
             r["their_plan"] = json.load(plan)
     if case["wall"]:
         r["wall_us"] = stat(case["wall"])
+        if "STANDIN_BUSY" in os.environ:
+            r["device_us"] = stat([float(os.environ["STANDIN_BUSY"])] * len(case["wall"]))
+            r["gap_us"] = max(0.0, r["wall_us"]["median"] - r["device_us"]["median"])
         r["rounds"] = {"at_us": case["at"], "wall_us": case["wall"], "device_us": [None] * len(case["at"])}
     return r
 

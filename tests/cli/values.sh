@@ -15,7 +15,7 @@ is "shape, dtype, statistics, corner, histogram and error" 0 out '^sqrt +f32\[3,
     out 'error against the reference: largest .* ✓$'
 fb values known.lua none sqrt --device host --format json
 is "JSON on stdout, nothing else" 0 no '^fusebox:'
-json "the same as JSON" out fusebox=2 plan=none device=host values.node=sqrt values.dtype=f32 values.shape#2 \
+json "the same as JSON" out fusebox=3 plan=none device=host values.node=sqrt values.dtype=f32 values.shape#2 \
     values.elements=12 values.nan=4 values.inf=0 values.zeros=1 values.histogram#16 values.corner#3 \
     values.corner.0.0=NaN values.corner.1.1=1.0 values.error.ok=true values.error.compared=12
 fb values known.lua max sqrt --device host

@@ -101,11 +101,17 @@ static void more_than_modelled_has_a_likely_cause(void **state)
     k.bytes_read = 67e6, k.bytes_written = 34e6; /* a product of 4096 × 4096 in 16 bits */
     k.measured_read = 150e6, k.measured_written = 48e6;
     assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "clears or reads its result"));
+    static const char *const products[] = {"library", "gemm"};
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        k.family = products[i];
+        assert_true(fb_kernel_moved_more(&k, text));
+        assert_string_equal(text,
+                            "moved 198 MB, 101 MB modelled: likely it reads tiles of its operands again, beyond what "
+                            "the L2 holds");
+    }
+    k.family = "reduce"; /* each sum by itself */
+    assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "clears or reads its result"));
     k.family = "library";
-    assert_true(fb_kernel_moved_more(&k, text));
-    assert_string_equal(text,
-                        "moved 198 MB, 101 MB modelled: likely it reads tiles of its operands again, beyond what the "
-                        "L2 holds");
     k.measured_read = 75e6, k.measured_written = 123e6; /* parts of its sums */
     assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "more is written than the result"));
     k.measured_read = k.measured_written = 18e6;
@@ -180,6 +186,35 @@ static fb_report *full_report(void)
     k->registers = 0;
     k->group = 3;
     return r;
+}
+
+/* A prediction was measured not even once: no n is written, and it is known all the same when it is read. */
+static void a_prediction_has_no_n(void **state)
+{
+    (void)state;
+    fb_report *r = full_report();
+    fb_error err = {0};
+    r->copies = "in order";
+    r->copy_us = (fb_stat){7, NAN, NAN, 1};
+    r->copy_hidden_us = 0;
+    for (fb_figure_source s = FB_SOURCE_MEASURED; s <= FB_SOURCE_PREDICTED; s++) {
+        r->source = s;
+        json_t *j = fb_report_to_json(r), *wall = json_object_get(j, "wall_us"), *copy = json_object_get(j, "copy_us");
+        assert_int_equal(json_object_get(wall, "n") == NULL, s == FB_SOURCE_PREDICTED);
+        assert_int_equal(json_object_get(copy, "n") == NULL, s != FB_SOURCE_MEASURED); /* recordings keep none */
+        assert_string_equal(json_string_value(json_object_get(copy, "kind")),
+                            s == FB_SOURCE_MEASURED ? "measured" : "predicted");
+        fb_report *back = fb_report_from_json(j, &err);
+        if (!back) fail_msg("%s", err.text);
+        assert_int_equal(back->wall_us.n, s == FB_SOURCE_PREDICTED ? 1 : 40);
+        assert_true(back->wall_us.median == 100.5 && back->copy_us.n == 1);
+        fb_report_free(back);
+        json_object_del(wall, "n"); /* of what was measured it is missed */
+        json_object_set_new(wall, "kind", json_string("measured"));
+        assert_null(fb_report_from_json(j, &err));
+        json_decref(j);
+    }
+    fb_report_free(r);
 }
 
 static void a_report_survives_the_round_trip(void **state)
@@ -386,6 +421,7 @@ int main(void)
         cmocka_unit_test(more_than_modelled_has_a_likely_cause),
         cmocka_unit_test(an_unknown_report_says_nothing),
         cmocka_unit_test(a_report_survives_the_round_trip),
+        cmocka_unit_test(a_prediction_has_no_n),
         cmocka_unit_test(what_is_being_checked_has_no_answer),
         cmocka_unit_test(a_guessed_floor_says_so),
         cmocka_unit_test(a_wrong_answer_that_is_no_number_stays_wrong),

@@ -51,6 +51,10 @@ static void test_round_trip(void **state)
     assert_true(isnan(back->spans[3].issue_start_us));
     assert_true(isnan(back->metrics.value[3]));
     assert_true(fabs(fb_timeline_busy_us(back) - 7.5) < 1e-12);
+    int64_t kernels = 0;
+    for (int64_t i = 0; i < back->n_spans; i++) kernels += back->spans[i].lane == FB_LANE_KERNEL;
+    assert_true(kernels > 0 && kernels < back->n_spans);
+    assert_int_equal(fb_timeline_kernels(back), kernels);
     double hidden;
     assert_true(fabs(fb_spans_copied_us(back->spans, back->n_spans, &hidden) - 8) < 1e-12);
     assert_true(fabs(hidden - (0.5 + 1 + 1)) < 1e-12);

@@ -479,6 +479,31 @@ static void bars_fall(void **state)
         }
 }
 
+/* Kernels that took longer, timed one by one, than whole runs: launches do not cost nothing, they cannot be told. */
+static void busy_above_wall(void **state)
+{
+    (void)state;
+    fb_report *a = column(90, 4), *b = column(39, 1);
+    for (int i = 0; i < 4; i++) kernel(a, i, "part", 10, 1e4);
+    kernel(b, 0, "whole", 40, 4e4);
+    a->device_us = b->device_us = about(40);
+    a->gap_us = fb_report_gap(a);
+    near(a->gap_us, 50);
+    b->gap_us = 0; /* as older makes wrote */
+    fb_why why = explained(a, b);
+    assert_false(why.part[FB_WHY_LAUNCHES].known);
+    assert_true(fb_why_matters(&why, FB_WHY_LAUNCHES));
+    near(why.part[FB_WHY_REST].us, 51);
+    says(&why, FB_WHY_LAUNCHES,
+         "50.0 µs launching and waiting in the first column, cannot be told of the second, whose kernels, timed one by "
+         "one, took longer than whole runs: it is in the rest");
+    says(&why, FB_WHY_REST, "it holds what is not known: launches");
+    fb_report *r = column(39, 1);
+    r->device_us = about(40);
+    assert_true(fb_report_busy_above_wall(r) && isnan(fb_report_gap(r)));
+    fb_report_free(r);
+}
+
 static void as_json(void **state)
 {
     (void)state;
@@ -502,6 +527,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_launches),
         cmocka_unit_test(launches_without_a_gap),
+        cmocka_unit_test(busy_above_wall),
         cmocka_unit_test(more_bytes),
         cmocka_unit_test(measured_bytes),
         cmocka_unit_test(small_kernels),

@@ -221,7 +221,7 @@ static void hold_counts(gate *g, int column)
         add_figure(g, what, column, g->max_launches, fb_figure_number(row, FB_FIGURE_LAUNCHES), FB_FIGURE_LAUNCHES);
     }
     if (!isnan(g->max_bytes)) {
-        snprintf(what, sizeof what, "at most %s moved", fb_format_bytes(bytes, g->max_bytes));
+        snprintf(what, sizeof what, "at most %s moved, modelled", fb_format_bytes(bytes, g->max_bytes));
         add_figure(g, what, column, g->max_bytes, fb_figure_number(row, FB_FIGURE_MOVED), FB_FIGURE_MOVED);
     }
 }

@@ -43,7 +43,25 @@ const char *fb_figure_kind_help(fb_figure_source kind)
     return text[kind];
 }
 
+fb_figure_source fb_figure_kind_of(fb_figure_id id, fb_figure_source times)
+{
+    if (fb_figures[id].rule == FB_KIND_COPIES) return fb_report_copies_source(times);
+    return fb_figures[id].rule == FB_KIND_TIME ? times : FB_SOURCE_MEASURED;
+}
+
+bool fb_figure_stands(fb_figure_id id, fb_figure_source wall)
+{
+    return fb_figures[id].rule != FB_KIND_BESIDE || wall != FB_SOURCE_PREDICTED;
+}
+
 /* ---- writing ---- */
+
+const char *fb_figure_stale(char to[16], fb_figure_source kind)
+{
+    const char *sign = fb_figure_sign(kind);
+    snprintf(to, 16, "%s%sstale", sign, *sign ? " " : "");
+    return to;
+}
 
 static const char *with_prefix(char to[32], double n)
 {
@@ -160,10 +178,21 @@ double fb_figure_number(const json_t *row, fb_figure_id id)
     return fb_json_number_or(v, copies ? "in" : "read", NAN) + fb_json_number_or(v, copies ? "out" : "written", NAN);
 }
 
+const char fb_figure_busy_help[] =
+    "More than wall: the kernels were timed one by one, in runs of their own, and these took longer. The timer's own "
+    "cost is in them, and the machine may have been busier.";
+
+bool fb_figure_busy_above_wall(const json_t *row)
+{
+    return fb_figure_number(row, FB_FIGURE_DEVICE) > fb_figure_number(row, FB_FIGURE_WALL);
+}
+
 const char *fb_figure_text(const json_t *row, fb_figure_id id, char to[48])
 {
-    fb_figure_source kind = fb_figures[id].rule == FB_KIND_TIME ? fb_figure_kind(row) : FB_SOURCE_MEASURED;
-    return fb_figure_write(to, fb_figure_number(row, id), fb_figures[id].unit, kind);
+    fb_figure_source kind = fb_figure_kind_of(id, fb_figure_kind(row));
+    fb_figure_write(to, fb_figure_number(row, id), fb_figures[id].unit, kind);
+    if (id == FB_FIGURE_DEVICE && fb_figure_busy_above_wall(row)) strncat(to, "?", 47 - strlen(to));
+    return to;
 }
 
 fb_stat fb_figure_stat(const json_t *row, const char *key)

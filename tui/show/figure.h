@@ -23,7 +23,14 @@ typedef enum {
     FB_UNIT_FLOP_RATE,
 } fb_unit;
 
-typedef enum { FB_KIND_TIME, FB_KIND_MODEL, FB_KIND_COUNTER, FB_KIND_NONE } fb_figure_rule;
+typedef enum {
+    FB_KIND_TIME,
+    FB_KIND_COPIES,
+    FB_KIND_MODEL,
+    FB_KIND_BESIDE,
+    FB_KIND_COUNTER,
+    FB_KIND_NONE
+} fb_figure_rule;
 
 typedef struct {
     const char *key, *label, *heading, *under, *path[3], *help;
@@ -37,6 +44,12 @@ extern const fb_figure_row fb_figures[FB_FIGURES];
 const char *fb_figure_sign(fb_figure_source kind);
 /* "here and now, on this machine": what a kind is, for legends. */
 const char *fb_figure_kind_help(fb_figure_source kind);
+/* What kind the figure is where the column's times are of kind `times`: by its rule. What is no time has no sign. */
+fb_figure_source fb_figure_kind_of(fb_figure_id id, fb_figure_source times);
+/* Is the figure shown where the wall time is of kind `wall`? By its rule. */
+bool fb_figure_stands(fb_figure_id id, fb_figure_source wall);
+/* "~ stale", "stale": where what it was recorded of has changed since. Into `to`, returned. */
+const char *fb_figure_stale(char to[16], fb_figure_source kind);
 /* What the signs mean, in one line. */
 extern const char fb_figure_legend[];
 
@@ -60,6 +73,9 @@ double fb_figure_number(const json_t *row, fb_figure_id id);       /* NAN: not k
 /* As written for people, by the table's unit and rule; `to` returned. */
 const char *fb_figure_text(const json_t *row, fb_figure_id id, char to[48]);
 
+/* Its kernels took longer than whole runs (measure/report.h): the device's time has a question mark. */
+bool fb_figure_busy_above_wall(const json_t *row);
+extern const char fb_figure_busy_help[]; /* what the question mark says */
 /* The statistics that stand under `key` ("wall_us"); n is 0 where there are none. */
 fb_stat fb_figure_stat(const json_t *row, const char *key);
 /* Parameters that have one value in all rows, or (`varying`) those that have several: name → value in the first row.

@@ -341,16 +341,16 @@ static void copies_cells(fb_table *t, const json_t *row)
     figure_cell(t, row, FB_FIGURE_COPIED);
     figure_cell(t, row, FB_FIGURE_COPIES);
     if (us > 0 && isfinite(hidden))
-        fb_table_cellf(t, "%.0f %%", 100 * hidden / us);
+        fb_table_cellf(t, "%s%.0f %%", fb_figure_sign(fb_figure_kind_of(FB_FIGURE_HIDDEN, fb_figure_kind(row))),
+                       100 * hidden / us);
     else
         fb_table_cell(t, "");
 }
 
-/* Beside a wall time that is a prediction itself, of kernels that are recorded in part, the model's alone would only
- * contradict it. */
 static bool has_prediction(const json_t *row)
 {
-    return fb_figure_kind(row) != FB_SOURCE_PREDICTED && isfinite(fb_figure_number(row, FB_FIGURE_PREDICTED));
+    return fb_figure_stands(FB_FIGURE_PREDICTED, fb_figure_kind(row)) &&
+           isfinite(fb_figure_number(row, FB_FIGURE_PREDICTED));
 }
 
 static bool any_prediction(const json_t *rows)
@@ -516,7 +516,9 @@ static bool any_of_kind(const json_t *rows)
     json_t *row;
     json_array_foreach((json_t *)rows, i, row)
     {
-        if (*fb_figure_sign(fb_figure_floor_kind(row))) return true;
+        bool copies = isfinite(fb_figure_number(row, FB_FIGURE_COPIES));
+        fb_figure_source of_copies = fb_figure_kind_of(FB_FIGURE_COPIES, fb_figure_kind(row));
+        if (*fb_figure_sign(fb_figure_floor_kind(row)) || (copies && *fb_figure_sign(of_copies))) return true;
     }
     return false;
 }
@@ -563,6 +565,15 @@ static void state_lines(const json_t *rows, fb_str *out)
     }
 }
 
+static void busy_line(const json_t *rows, fb_str *out)
+{
+    bool any = false;
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row) any |= fb_figure_busy_above_wall(row);
+    if (any) fb_str_addf(out, "device busy?: %s\n", fb_figure_busy_help);
+}
+
 /* What the table leaves to be said, a sentence a line: what cannot be told apart or compared, and what was measured. */
 static void notes(const fb_output *r, fb_str *out)
 {
@@ -571,6 +582,7 @@ static void notes(const fb_output *r, fb_str *out)
     reason_lines(r->rows, out);
     moved_lines(r->rows, out);
     state_lines(r->rows, out);
+    busy_line(r->rows, out);
 }
 
 static void samples_line(const fb_output *r, fb_str *out)

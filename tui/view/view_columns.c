@@ -132,11 +132,10 @@ static void launches(const fb_column *first, const fb_column *c, fb_cell *out)
         unknown(c, out);
 }
 
-/* Kernels are timed in runs of their own, which may differ from the whole runs that wall is of. */
 static bool busy_above_wall(const fb_column *c)
 {
     const fb_report *r = report_of(c);
-    return r && r->device_us.n && r->wall_us.n && r->device_us.median > r->wall_us.median;
+    return r && fb_report_busy_above_wall(r);
 }
 
 static void device_busy(const fb_column *first, const fb_column *c, fb_cell *out)
@@ -160,7 +159,7 @@ static void device_idle(const fb_column *first, const fb_column *c, fb_cell *out
 {
     const fb_report *r = report_of(c);
     (void)first;
-    if (has_failed(c))
+    if (has_failed(c) || busy_above_wall(c))
         unknown(c, out);
     else if (r && isfinite(r->gap_us))
         figure(out, r->gap_us, FB_UNIT_US, r->source);
@@ -276,14 +275,12 @@ static void error(const fb_column *first, const fb_column *c, fb_cell *out)
     out->role = r->error.ok ? FB_ROLE_GOOD : FB_ROLE_BAD;
 }
 
-/* Beside a wall time that is a prediction itself, anchored or of kernels that are recorded in part, the model's alone
- * would only contradict it. */
 static void prediction(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     fb_figure_source wall_is;
     (void)first;
     fb_figure_column_wall(c, &wall_is);
-    if (fb_figure_column_has_model(c) && wall_is != FB_SOURCE_PREDICTED)
+    if (fb_figure_column_has_model(c) && fb_figure_stands(FB_FIGURE_PREDICTED, wall_is))
         figure(out, c->predicted.us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
@@ -458,7 +455,7 @@ static void copies(const fb_column *first, const fb_column *c, fb_cell *out)
     const fb_report *r = report_of(c);
     (void)first;
     if (r && r->copy_us.n)
-        stat_cell(c, r, &r->copy_us, out);
+        figure(out, r->copy_us.median, FB_UNIT_US, fb_figure_kind_of(FB_FIGURE_COPIES, r->source));
     else if (fb_figure_column_has_model(c) && c->predicted.copy_in_us + c->predicted.copy_out_us > 0)
         figure(out, c->predicted.copy_in_us + c->predicted.copy_out_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
@@ -470,7 +467,9 @@ static void hidden(const fb_column *first, const fb_column *c, fb_cell *out)
     const fb_report *r = report_of(c);
     (void)first;
     if (r && r->copy_us.median > 0 && isfinite(r->copy_hidden_us))
-        snprintf(out->text, sizeof out->text, "%.0f %%", 100 * r->copy_hidden_us / r->copy_us.median);
+        snprintf(out->text, sizeof out->text, "%s%.0f %%",
+                 fb_figure_sign(fb_figure_kind_of(FB_FIGURE_HIDDEN, r->source)),
+                 100 * r->copy_hidden_us / r->copy_us.median);
     else
         unknown(c, out);
 }
@@ -484,7 +483,8 @@ static void source(const fb_column *first, const fb_column *c, fb_cell *out)
         return;
     }
     snprintf(out->text, sizeof out->text, "%s%s", fb_report_source_name(r->source), r->stale ? ", stale" : "");
-    if (r->stale) snprintf(out->brief, sizeof out->brief, "%sstale", fb_figure_sign(r->source));
+    char brief[16];
+    if (r->stale) snprintf(out->brief, sizeof out->brief, "%s", fb_figure_stale(brief, r->source));
     out->role = r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED : FB_ROLE_TEXT;
 }
 
@@ -608,8 +608,8 @@ static int head_in(const fb_app *app, const fb_rect *r)
     return has_variants(app) && r->h < head + 3 ? head - 1 : head;
 }
 
-/* What the column's figures are, or what is being done about them. */
-static const char *figures_of(const fb_column *c, fb_role *role)
+/* What the column's figures are, or what is being done about them; `stale` is room for it. */
+static const char *figures_of(const fb_column *c, fb_role *role, char stale[16])
 {
     const fb_report *r = report_of(c);
     *role = FB_ROLE_DIM;
@@ -628,8 +628,7 @@ static const char *figures_of(const fb_column *c, fb_role *role)
             : r->source == FB_SOURCE_MEASURED  ? FB_ROLE_GOOD
             : r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED
                                                : FB_ROLE_KEY;
-    if (!r->stale) return fb_report_source_name(r->source);
-    return r->source == FB_SOURCE_PREDICTED ? "~ stale" : r->source == FB_SOURCE_COMPOSED ? "≈ stale" : "stale";
+    return r->stale ? fb_figure_stale(stale, r->source) : fb_report_source_name(r->source);
 }
 
 /* As wide as titles want to be: what tells columns apart, the variant aside, is cut last. */
@@ -671,7 +670,8 @@ static void draw_head(fb_app *app, const fb_rect *r, int at, int right, int widt
     fb_str top = {0};
     fb_rect cell = {r->y, r->x + right - width, r->h, width - 1};
     fb_role what;
-    const char *figures = figures_of(c, &what), *mark = chosen ? " ◂" : "";
+    char stale[16];
+    const char *figures = figures_of(c, &what, stale), *mark = chosen ? " ◂" : "";
     fb_str_addf(&top, "%d %s", at + 1, fb_file_name(c->plan_name));
     const struct {
         const char *text;
@@ -765,11 +765,9 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_add(&hint->title, fb_figures[row].label);
     fb_str_add(&hint->line[0], fb_figures[row].help);
     if (!c) return;
-    if (row == FB_FIGURE_DEVICE && busy_above_wall(c)) {
+    if ((row == FB_FIGURE_DEVICE || row == FB_FIGURE_GAP) && busy_above_wall(c)) {
         fb_str_clear(&hint->line[0]);
-        fb_str_add(&hint->line[0],
-                   "More than wall: the kernels were timed one by one, in runs of their own, and these took "
-                   "longer. The timer's own cost is in them, and the machine may have been busier.");
+        fb_str_add(&hint->line[0], fb_figure_busy_help);
         hint->role[0] = FB_ROLE_WARN;
     }
     if (c->state == FB_COLUMN_FAILED || (c->report && c->report->failed)) {

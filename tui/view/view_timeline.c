@@ -348,14 +348,24 @@ static void opened(fb_app *app)
     fb_session_measure(app->session, &app->column, 1);
 }
 
+/* What the table counts, a call of a library as one, which may be several kernels; -1: it counts none. */
+static int64_t launches_of(const fb_app *app)
+{
+    const fb_column *c = app->model.column;
+    return c && c->report && !c->report->failed ? c->report->launches : -1;
+}
+
 static void title(fb_app *app, fb_str *out)
 {
     const fb_timeline *t = now(app, NULL);
     fb_str_addf(out, "timeline · %d", app->column + 1);
     if (app->model.column) fb_str_addf(out, " %s", app->model.column->plan_name);
-    if (t && t->n_spans)
-        fb_str_addf(out, " · %lld launches, busy %.0f %%", (long long)t->n_spans,
-                    100 * fb_timeline_busy_us(t) / length_of(t));
+    if (t && t->n_spans) {
+        long long kernels = fb_timeline_kernels(t), launches = launches_of(app);
+        fb_str_addf(out, " · %lld %s", kernels, kernels == launches || launches < 0 ? "launches" : "kernels");
+        if (kernels != launches && launches >= 0) fb_str_addf(out, " of %lld launches", launches);
+        fb_str_addf(out, ", busy %.0f %%", 100 * fb_timeline_busy_us(t) / length_of(t));
+    }
     if (t && app->timeline_zoom > 1) fb_str_addf(out, " · ×%d", app->timeline_zoom);
 }
 
@@ -387,6 +397,8 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_addf(&hint->line[0], " · its call took %s and returned %s before it began",
                     fb_format_us(call, s->issue_end_us - s->issue_start_us),
                     fb_format_us(us, fmax(s->start_us - s->issue_end_us, 0)));
+    if (fb_timeline_kernels(t) > launches_of(app) && launches_of(app) >= 0)
+        fb_str_add(&hint->line[1], " · one call of a library may be several kernels");
     if (t->no_metrics && !at) fb_str_addf(&hint->line[0], " · no metrics: %s", t->no_metrics);
 }
 
