@@ -40,6 +40,12 @@ once() {
     exit 0
 }
 
+# our_turn NUMBER: whether this part of a sweep is to be run. FB_TURN says which third, and three numbers in a row are the
+# whole; without it, or with FB_FULL, all are (unit/turn.h is the same for programs).
+our_turn() {
+    [ -z "${FB_TURN:-}" ] || [ -n "${FB_FULL:-}" ] || [ $((($1 + FB_TURN) % 3)) -eq 0 ]
+}
+
 fb() {
     timeout 300 "$FUSEBOX" "$@" >out 2>err </dev/null
     status=$?
