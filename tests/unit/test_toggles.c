@@ -22,7 +22,7 @@ typedef struct {
     fb_device *device;
     FB_VEC(fb_plan *) plans;
     int judged, refused, run;
-    int variants; /* of the scripts so far */
+    unsigned variants; /* of the scripts so far */
 } bench;
 
 /* Judges every edge on `plan`; what may be done is kept to be run. */
