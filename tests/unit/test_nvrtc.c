@@ -60,12 +60,13 @@ static bool may_spill(const char *what, const char *arch, int bytes)
     return strstr(what, ":xla") || (bytes <= FEW && strstr(what, "gru.lua hoisted:max"));
 }
 
-/* The oldest architecture and the newest take turns; Hopper sees all. With FB_TURN a third of them is for the others. */
+/* The oldest architecture and the newest have half of the kernels each; Hopper has all. With FB_TURN a third of them is
+ * for the others. By their text, so that every run chooses as others do, whose cache it has. */
 static void compile_kernel(const char *what, const fb_kernel *k)
 {
-    static unsigned turn;
-    bool others = is_our_round(turn / 2);
-    int skipped = turn++ % 2 ? OLDEST : NEWEST;
+    unsigned number = (unsigned)fb_digest(k->source, strlen(k->source));
+    bool others = is_our_round(number / 2);
+    int skipped = number % 2 ? OLDEST : NEWEST;
     for (int a = 0; a < n_archs; a++) {
         if (a == skipped || (a != HOPPER && !others)) continue;
         fb_cuda_code code;
