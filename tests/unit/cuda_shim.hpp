@@ -5,6 +5,8 @@
 //
 // With SHIM_RACES, a unit is instrumented (-fsanitize=thread) and says to races.h what its threads do to memory and what
 // they wait for. What the compiler leaves in the unit's .bss is then a kernel's in shared memory: all else is elsewhere.
+#ifndef TESTS_UNIT_CUDA_SHIM_HPP // it may have been read before, precompiled
+#define TESTS_UNIT_CUDA_SHIM_HPP
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -1128,3 +1130,4 @@ template <int N, class T> SHIM_INSIDE void fb_store(T *to, const fb_pack<T, N> &
     fb_check_place(to, sizeof(fb_pack<T, N>));
     *(fb_pack<T, N> *)to = values;
 }
+#endif

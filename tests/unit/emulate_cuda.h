@@ -74,8 +74,9 @@ static inline void add_kernel_text(fb_str *out, const char *source)
 /* The emulator, and what stands before every kernel. */
 static inline void add_beginning(fb_str *out)
 {
-    const char *dir = getenv("FB_SRCDIR");
-    fb_str_addf(out, "#include \"%s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
+    char shim[4200];
+    unit_shim(shim);
+    fb_str_addf(out, "#include \"%s\"\n", shim);
     add_without(out, fb_printer_prelude(&fb_target_cuda), "typedef signed char int8_t;", "// ---- minimum and maximum");
 }
 
@@ -124,16 +125,24 @@ static inline int unit_add_cuda(unit *u, const fb_program *p)
     return u->n_programs++;
 }
 
+/* Compiles with the emulator's parsing done before. */
+static inline void unit_build_emulated(unit *u, const char *flags)
+{
+    static const char compiler[] = "c++ -x c++";
+    char before[4200];
+    if (unit_precompiled(compiler, flags, before)) u->before = before;
+    unit_build(u, compiler, flags, RTLD_NOW | RTLD_LOCAL);
+    u->before = NULL;
+}
+
 /* The compiler's calls for its thread sanitizer are the emulator's own, so its library is not wanted. */
 static inline void unit_emulate(unit *u)
 {
     static const unit_watch watch = {races_forget, races_name, races_found};
     bool races = races_wanted();
     if (races) u->libraries = "-nodefaultlibs -lstdc++ -lm -lc -lgcc_s";
-    unit_build(u, "c++ -x c++",
-               races ? "-O1 -std=gnu++17 -w -g1 -DSHIM_RACES -fsanitize=thread -fno-gnu-unique"
-                     : "-O1 -std=gnu++17 -w -fsanitize=alignment -fsanitize-undefined-trap-on-error",
-               RTLD_NOW | RTLD_LOCAL);
+    unit_build_emulated(u, races ? "-O1 -std=gnu++17 -w -g1 -DSHIM_RACES -fsanitize=thread -fno-gnu-unique"
+                                 : "-O1 -std=gnu++17 -w -fsanitize=alignment -fsanitize-undefined-trap-on-error");
     const races_ops **slot;
     *(void **)&slot = dlsym(u->handle, "shim_races");
     if (!races || !slot) return;

@@ -51,6 +51,7 @@ typedef struct {
     void *handle;
     char dir[64];
     const char *libraries; /* instead of -lm */
+    const char *before;    /* a header that is read first, or NULL: one that the text includes, too */
     const unit_watch *watch;
     fb_str *wrong; /* takes what the watch finds; without it, that is a failure */
 } unit;
@@ -65,21 +66,29 @@ static inline int unit_add(unit *u, const fb_program *p)
     return u->n_programs++;
 }
 
-/* What `command` makes of the text is kept in FB_TEST_COMPILED, where that is set, by all that it depends on. */
-static inline bool unit_kept(const unit *u, const char *command, char to[4200])
+/* The emulator, which a text may include. */
+static inline void unit_shim(char to[4200])
 {
-    const char *dir = getenv("FB_TEST_COMPILED"), *source = getenv("FB_SRCDIR");
+    const char *source = getenv("FB_SRCDIR");
+    snprintf(to, 4200, "%.4000s/tests/unit/cuda_shim.hpp", source ? source : ".");
+}
+
+/* What `command` makes of a text is kept in FB_TEST_COMPILED, where that is set, by all that it depends on: a file of
+ * this name there, that begins and ends so. */
+static inline bool unit_kept(const char *text, const char *command, const char *begin, const char *end, char to[4200])
+{
+    const char *dir = getenv("FB_TEST_COMPILED");
     char shim[4200], hex[33];
     if (!dir || !*dir) return false;
-    snprintf(shim, sizeof shim, "%.4000s/tests/unit/cuda_shim.hpp", source ? source : ".");
+    unit_shim(shim);
     char *included = fb_read_file(shim, 1 << 20, NULL, NULL);
     fb_hasher *h = fb_hasher_new();
     fb_hasher_add_text(h, command);
-    fb_hasher_add_text(h, fb_str_get(&u->text));
+    fb_hasher_add_text(h, text);
     fb_hasher_add_text(h, included ? included : "");
     fb_hash_hex(fb_hasher_end(h), hex);
     fb_free(included);
-    snprintf(to, 4200, "%.4000s/unit-%s.so", dir, hex);
+    snprintf(to, 4200, "%.4000s/%s-%s%s", dir, begin, hex, end);
     return true;
 }
 
@@ -92,27 +101,50 @@ static inline bool copy_file(const char *from, const char *to)
     return ok;
 }
 
+/* The emulator for these flags, parsed once and not for each text: a copy of it, with what the compiler made of it beside
+ * (half of what a small text takes). False: nothing is kept. */
+static inline bool unit_precompiled(const char *compiler, const char *flags, char to[4200])
+{
+    char shim[4200], made[4300], making[4400];
+    fb_str command = {0};
+    fb_str_addf(&command, "%s-header %s -fPIC", compiler, flags);
+    if (!unit_kept("", fb_str_get(&command), "cuda_shim", ".hpp", to)) {
+        fb_str_free(&command);
+        return false;
+    }
+    snprintf(made, sizeof made, "%s.gch", to);
+    snprintf(making, sizeof making, "%s.%d", made, (int)getpid()); /* others may make it, too */
+    unit_shim(shim);
+    fb_str_addf(&command, " -o '%s' '%s'", making, to);
+    bool ok = access(made, F_OK) == 0 ||
+              (copy_file(shim, to) && system(fb_str_get(&command)) == 0 && rename(making, made) == 0);
+    fb_str_free(&command);
+    return ok;
+}
+
 /* Writes the text to a folder of its own, compiles it there and loads what comes of it. */
 static inline void unit_build(unit *u, const char *compiler, const char *flags, int open_flags)
 {
     const char *tmp = getenv("TMPDIR");
     snprintf(u->dir, sizeof u->dir, "%.40s/fusebox-unit.XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(u->dir));
-    char path[128], command[640], kept[4200];
+    char path[128], kept[4200];
+    fb_str command = {0};
     snprintf(path, sizeof path, "%s/unit.c", u->dir); /* what is wrong is told by its lines */
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs(fb_str_get(&u->text), f);
     assert_int_equal(fclose(f), 0);
     snprintf(path, sizeof path, "%s/unit.so", u->dir);
-    snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared", compiler, flags);
-    bool keep = unit_kept(u, command, kept);
+    fb_str_addf(&command, "%s %s -fPIC -shared", compiler, flags);
+    bool keep = unit_kept(fb_str_get(&u->text), fb_str_get(&command), "unit", ".so", kept);
     if (!keep || !copy_file(kept, path)) {
-        snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared -o %s/unit.so %s/unit.c %.100s", compiler, flags,
-                 u->dir, u->dir, u->libraries ? u->libraries : "-lm");
-        if (system(command) != 0) fail_msg("the compiler refuses %s/unit.c", u->dir);
+        if (u->before) fb_str_addf(&command, " -include '%s'", u->before);
+        fb_str_addf(&command, " -o %s/unit.so %s/unit.c %s", u->dir, u->dir, u->libraries ? u->libraries : "-lm");
+        if (system(fb_str_get(&command)) != 0) fail_msg("the compiler refuses %s/unit.c", u->dir);
         if (keep) copy_file(path, kept);
     }
+    fb_str_free(&command);
     u->handle = dlopen(path, open_flags);
     if (!u->handle) fail_msg("%s", dlerror());
 }

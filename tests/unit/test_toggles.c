@@ -1,8 +1,10 @@
 /* Every single-edge toggle of every bundled script, from the plans `none` and `max`, either gets a verdict or runs and
  * agrees with the reference: at the reduced sizes of tests/differential/scripts.sh. FB_TOGGLES says how many of a
- * variant are run (spread evenly; without it 2, of `max` alone); FB_FULL=1 runs them all. Every one is judged. */
+ * variant are run (spread evenly; without it 2, of `max` alone); FB_FULL=1 runs them all. With FB_TURN (turn.h) those of
+ * a third of the variants. */
 #include "unit/script_harness.h"
 #include "unit/scripts_help.h"
+#include "unit/turn.h"
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -20,6 +22,7 @@ typedef struct {
     fb_device *device;
     FB_VEC(fb_plan *) plans;
     int judged, refused, run;
+    unsigned variants; /* of the scripts so far */
 } bench;
 
 /* Judges every edge on `plan`; what may be done is kept to be run. */
@@ -108,7 +111,8 @@ static void toggle_script(bench *b, const char *path)
     fb_script_event e;
     assert_true(next_event(s, &e, LIMIT_MS));
     if (e.kind != FB_SCRIPT_INFO) fail_msg("%s: %s", path, e.error.text);
-    for (int v = 0; v < e.info->n_variants; v++) toggle_variant(b, path, s, e.info->variants[v], set);
+    for (int v = 0; v < e.info->n_variants; v++)
+        if (is_our_turn(b->variants++)) toggle_variant(b, path, s, e.info->variants[v], set);
     fb_script_info_free(e.info);
     fb_script_free(s);
     json_decref(set);
