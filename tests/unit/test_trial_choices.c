@@ -21,7 +21,8 @@ typedef struct {
     rounding how;
     int order;
     bool fused;
-    int ulps; /* so many steps of a float its sums are off by, up or down */
+    bool cuts; /* accumulators cut off what does not fit, as those of tensor cores do */
+    int ulps;  /* so many steps of a float its sums are off by, up or down */
     uint64_t key;
 } device;
 
@@ -31,6 +32,20 @@ typedef struct {
     double **v; /* a node each; products that are not rounded yet among them */
     bool *product;
 } walk;
+
+/* Towards 0. */
+static float cut_off(double x)
+{
+    float f = (float)x;
+    return fabs((double)f) > fabs(x) ? nextafterf(f, 0) : f;
+}
+
+static double add_cut(int n, const float *a, const float *b, int step)
+{
+    float sum = 0;
+    for (int k = 0; k < n; k++) sum = cut_off((double)sum + (double)a[k] * (double)b[k * step]);
+    return (double)sum;
+}
 
 static double add_terms(int order, int n, const float *a, const float *b, int step)
 {
@@ -54,7 +69,9 @@ static void walk_matmul(walk *w, const fb_node *n, double *to)
     for (int i = 0; i < m * k; i++) a[i] = (float)w->v[n->args[0]][i];
     for (int i = 0; i < k * columns; i++) b[i] = (float)w->v[n->args[1]][i];
     for (int i = 0; i < m * columns; i++) {
-        float sum = (float)add_terms(w->d->order, k, a + i / columns * k, b + i % columns, columns);
+        const float *row = a + i / columns * k, *column = b + i % columns;
+        float sum = (float)(w->d->cuts && n->dtype != FB_F32 ? add_cut(k, row, column, columns)
+                                                             : add_terms(w->d->order, k, row, column, columns));
         float toward = fb_splitmix64(w->d->key + (uint64_t)i) >> 63 ? INFINITY : -INFINITY;
         for (int u = 0; u < w->d->ulps; u++) sum = nextafterf(sum, toward);
         to[i] = (double)sum;
@@ -549,6 +566,7 @@ static device device_of(int k)
     return (device){.how = k < ROUNDS_SOME ? (rounding)k : ROUNDS_SOME,
                     .order = k % 4,
                     .fused = k / 2 % 2,
+                    .cuts = k % 4 == 1,
                     .ulps = k == 6 ? 2 : 0,
                     .key = 99 + (uint64_t)k};
 }
