@@ -134,19 +134,18 @@ typedef struct {
     const fb_lines *lines;
     const fb_support *support;
     uint64_t key;
-    int64_t many; /* lines */
+    int64_t many;                    /* lines */
+    int64_t line_steps[FB_MAX_RANK]; /* from line to line, a dimension of the lines' shape each */
     char *to;
 } telling;
 
-static int64_t line_of(const fb_lines *l, int64_t at)
+static int64_t line_of(const telling *t, int64_t at)
 {
-    int64_t line = 0, step = 1;
+    const fb_lines *l = t->lines;
+    int64_t line = 0;
     for (int d = l->shape.rank - 1; d >= 0; d--) {
-        int64_t i = at % l->shape.dim[d];
+        line += at % l->shape.dim[d] * t->line_steps[d];
         at /= l->shape.dim[d];
-        if (l->along >> d & 1) continue;
-        line += i * step;
-        step *= l->shape.dim[d];
     }
     return line;
 }
@@ -162,7 +161,7 @@ static void tell_floats(void *ctx, int64_t first, int64_t last)
         double of_line = 0;
         for (int64_t k = 0; k < m; k++) {
             double noise = fb_rng_normal(fb_rng_bits(t->key, (uint64_t)(at + k)), 0, 1);
-            int64_t own = line_of(t->lines, at + k);
+            int64_t own = line_of(t, at + k);
             if (own != line) of_line = fb_rng_normal(fb_rng_bits(~t->key, (uint64_t)own), 0, 1);
             line = own;
             x[k] = within(t->support, t->many < KINDS ? noise : kind_of(line, noise, of_line));
@@ -198,6 +197,10 @@ void fb_tell(const fb_node *n, const fb_lines *lines, const fb_support *support,
 {
     int64_t all = fb_shape_elements(&n->shape);
     if (!all) return;
-    telling t = {n, lines, support, key, lines_count(lines), to};
+    telling t = {.n = n, .lines = lines, .support = support, .key = key, .many = lines_count(lines), .to = to};
+    fb_shape kept = lines->shape;
+    for (int d = 0; d < kept.rank; d++) kept.dim[d] = lines->along >> d & 1 ? 1 : kept.dim[d];
+    fb_shape_strides(&kept, t.line_steps);
+    for (int d = 0; d < kept.rank; d++) t.line_steps[d] = lines->along >> d & 1 ? 0 : t.line_steps[d];
     fb_parallel_for(all, PART, fb_dtype_is_float(n->dtype) ? tell_floats : tell_ints, &t);
 }
