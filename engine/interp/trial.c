@@ -208,20 +208,51 @@ static void find_again(fb_trial_shared *s)
 }
 
 /* Values that have no choice: registers hold an f32, and where no product on the way may be fused into a sum or not,
- * all kernels round them alike, at each op. Two ways to the same value then end at the same bits. */
+ * all kernels round them alike, at each op. Two ways to the same value then end at the same bits. Products of matrices
+ * and reductions are summed up once, to whatever bits; what is chosen among such sums has those bits. */
+static bool is_steady(const fb_trial_shared *s, const fb_node *node)
+{
+    fb_op_class cls = fb_op_get(node->op)->cls;
+    bool extremum = fb_trial_is_extremum(node->op), sums = cls == FB_CLASS_CONTRACTION || cls == FB_CLASS_REDUCTION;
+    if (sums && !extremum) return node->dtype == FB_F32;
+    if (node->dtype != FB_F32 && node->dtype != FB_BOOL) return false;
+    if (cls != FB_CLASS_VIEW && !extremum && !(cls == FB_CLASS_POINTWISE && fb_bound_ends_rounded(node->op)))
+        return false;
+    for (int a = 0; a < node->n_args; a++) {
+        int from = s->slot[node->args[a]];
+        if (from < 0 || !s->steady[from]) return false;
+    }
+    return true;
+}
+
+/* Of steady values: is it a sum, or handed on as it is from one? */
+static bool is_sum(const fb_trial_shared *s, const fb_node *node)
+{
+    fb_op_class cls = fb_op_get(node->op)->cls;
+    bool extremum = fb_trial_is_extremum(node->op);
+    if (!extremum && (cls == FB_CLASS_CONTRACTION || cls == FB_CLASS_REDUCTION)) return true;
+    bool chooses = extremum || (fb_trial_chooses(node->op) && fb_bound_units(node->op) == 0), any = false;
+    for (int a = 0; a < node->n_args && (chooses || cls == FB_CLASS_VIEW); a++)
+        any = any || s->sum[s->slot[node->args[a]]];
+    return any;
+}
+
 static void find_steady(fb_trial_shared *s)
 {
     for (int k = 0; k < s->n_slots; k++) {
         const fb_node *node = &s->g->nodes[s->order[k]];
-        fb_op_class cls = fb_op_get(node->op)->cls;
-        s->steady[k] = s->leaf[k];
-        if (s->leaf[k] || (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_VIEW)) continue;
-        if (node->dtype != FB_F32 && node->dtype != FB_BOOL) continue;
-        s->steady[k] = cls == FB_CLASS_VIEW || fb_bound_ends_rounded(node->op);
-        for (int a = 0; a < node->n_args && s->steady[k]; a++) {
-            int from = s->slot[node->args[a]];
-            s->steady[k] = from >= 0 && s->steady[from];
-        }
+        s->steady[k] = s->leaf[k] || is_steady(s, node);
+        s->sum[k] = s->steady[k] && !s->leaf[k] && is_sum(s, node);
+    }
+}
+
+/* Those that hand on what they choose. */
+static void number_choices(fb_trial_shared *s)
+{
+    unsigned before = 0;
+    for (int k = 0; k < s->n_slots; k++) {
+        s->led[k] = (unsigned char)(before % FB_TRIALS);
+        before += fb_trial_chooses(s->g->nodes[s->order[k]].op);
     }
 }
 
@@ -241,6 +272,8 @@ static void open_slots(fb_trial_shared *s, marks *m)
     s->again = fb_calloc(n, sizeof *s->again);
     s->steady = fb_calloc(n, sizeof *s->steady);
     s->of_two = fb_calloc(n, sizeof *s->of_two);
+    s->led = fb_calloc(n, sizeof *s->led);
+    s->sum = fb_calloc(n, sizeof *s->sum);
     s->last_use = fb_calloc(n, sizeof *s->last_use);
     s->done = fb_calloc(n, sizeof *s->done);
     s->cost = fb_calloc(n, sizeof *s->cost);
@@ -262,6 +295,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     find_fused(s);
     find_again(s);
     find_steady(s);
+    number_choices(s);
 }
 
 /* A loop whose steps may be run for some rows alone: nothing is assigned in it, no loop lies in it, what it hands on
@@ -383,6 +417,8 @@ static void close_shared(fb_trial_shared *s)
     fb_free(s->again);
     fb_free(s->steady);
     fb_free(s->of_two);
+    fb_free(s->led);
+    fb_free(s->sum);
     fb_free(s->last_use);
     fb_free(s->cost);
     fb_free(s->done);

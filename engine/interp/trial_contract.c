@@ -428,6 +428,7 @@ FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restric
         most = evens[i] > most ? evens[i] : most;
         peak = peak <= norms ? peak : 0;
         terms = peak > terms ? peak : terms;
+        terms = terms <= DBL_MAX ? terms : size; /* norms are the exact lane's, which may be no number where this is */
         double error = most * unit * (size > terms ? size : terms);
         error = norms <= exact ? 0 : error;
         error = size <= DBL_MAX ? error : 0;
@@ -465,7 +466,7 @@ FB_TRIAL_WIDE static void put_off_operands(const row_lane *j, int n, double *res
     for (int i = 0; i < n; i++) {
         double norms = a_norm * norm[i], swing = fb_trial_swing(fb_trial_bits(c[i]), key);
         double off = swing * 0x1p-10 * norms / operand;
-        room[i] += fabs(c[i]) <= DBL_MAX ? off : 0;
+        room[i] += fabs(c[i]) <= DBL_MAX && fabs(off) <= DBL_MAX ? off : 0;
     }
 }
 

@@ -103,6 +103,8 @@ typedef struct {
     bool *fused;          /* a slot each: a product that a sum may take in as it is */
     bool *again;          /* a slot each: such a sum, which several nodes read and a kernel may compute for each */
     bool *steady;         /* a slot each: f32 that all kernels compute alike from what is given */
+    bool *sum;            /* a slot each: steady, and summed up, or handed on from what was: as wide as a lane has it */
+    unsigned char *led;   /* a slot each: how many nodes before it hand on what they choose; modulo FB_TRIALS */
     char *of_two;         /* a slot each: the first (1), or the second (2), of two products that are added up; 0 */
     fb_id *last_use;      /* a slot each: the last node of its own region that needs it */
     double *cost;         /* a slot each, of one element, about */
@@ -298,6 +300,10 @@ static inline bool fb_trial_takes(int lane, uint32_t draw)
 {
     return ((draw >> ((lane - 1) / 2 % 16)) & 1) != (uint32_t)((lane - 1) & 1);
 }
+
+/* Which lane of a node that chooses goes where no lane went by chance, of an element with that value. Not the same of
+ * two such nodes of a few in a row, whose elements may be equal: their difference would hide it. */
+int fb_trial_led(const fb_trial_eval *e, fb_id id, double value);
 
 /* u of what a dtype computes in: f32 at least. */
 static inline double fb_trial_unit(fb_dtype dtype)

@@ -137,6 +137,7 @@ typedef enum {
     FB_TURN_WRAP,
     FB_TURN_CAST,
     FB_TURN_AT_POLE,
+    FB_TURN_EDGE,
 } turning;
 
 static const struct {
@@ -163,6 +164,7 @@ static double place_of_pole(fb_op op, const fb_attrs *at)
 #define FB_PLACE_CHOICE               0
 #define FB_PLACE_WRAP                 0
 #define FB_PLACE_CAST                 0
+#define FB_PLACE_EDGE                 0
 #define FB_PLACE_POLE(OPERAND, PLACE) PLACE
 #define FB_PLACE_OF_TURNS(HOW)        FB_PLACE_##HOW
 #define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)          \
@@ -308,6 +310,41 @@ static void decide_poles(const job *j, chunk *c, int n)
     }
 }
 
+/* Do all lanes of operand `a` lie on one side of 0, and none at it? Then nothing was cut off there. */
+static bool is_one_sided(const chunk *c, int a, int lanes, int k)
+{
+    bool below = c->x[a][0][k] < 0;
+    for (int l = 1; l < lanes; l++)
+        if ((c->x[a][l][k] < 0) != below || c->x[a][l][k] == 0) return false;
+    return true;
+}
+
+/* Roots of less than 0 are no numbers, nor are its powers but whole ones. Where roundings may lead to the other side of
+ * 0, or of a whole exponent to what is not, and all lanes lie on this one by chance, half of them go there. */
+static void decide_edges(const job *j, chunk *c, int n)
+{
+    int lanes = j->e->s->lanes;
+    bool power = j->node->op == FB_OP_POW;
+    double exponents[FB_TRIAL_CHUNK] = {0};
+    spread_of(lanes, n, c->x[0], c->spread);
+    if (power) spread_of(lanes, n, c->x[1], exponents);
+    for (int k = 0; k < n; k++) {
+        double a = c->x[0][0][k], b = power ? c->x[1][0][k] : 0.5, whole = nearbyint(b);
+        bool crosses = is_open(fabs(a), c->spread[k]) && is_one_sided(c, 0, lanes, k);
+        if (b == whole && exponents[k] == 0) continue;
+        bool to_whole = a < 0 && is_open(fabs(b - whole), exponents[k]);
+        if (!crosses && !to_whole) continue;
+        uint32_t draw = decision_draw(j, a);
+        for (int l = 1; l < lanes; l++) {
+            double x = crosses ? fabs(c->x[0][l][k]) : c->x[0][l][k], y = to_whole ? whole : c->x[1][l][k];
+            if (fb_trial_takes(l, draw))
+                c->y[l][k] = NAN;
+            else
+                fb_pointwise_f64(j->node->op, j->node->attrs, 1, &x, &y, &y, &c->y[l][k]);
+        }
+    }
+}
+
 /* How far a kinked result leads when operand `a` of all elements goes FB_TRIAL_CHANCE spreads up (way 1) or down (-1),
  * over that many: what an operand without a kink would spread. */
 static void lead_beyond(const job *j, const chunk *c, int a, int way, int n, double *off)
@@ -337,8 +374,7 @@ static void decide_kinks(const job *j, chunk *c, int n)
             for (int k = 0; k < n; k++) {
                 /* what is as large as the lanes' own spread, but for this sum's roundings, adds nothing */
                 if (!(fabs(off[k]) > moved[k] * (1 + 0x1p-20)) || !isfinite(off[k])) continue;
-                uint32_t draw = decision_draw(j, c->x[a][0][k]);
-                int one = 1 + (int)(draw % (uint32_t)(lanes - 1));
+                int one = fb_trial_led(j->e, j->id, c->x[a][0][k]);
                 if (!isnan(c->y[one][k])) c->y[one][k] = c->y[0][k] + off[k];
                 moved[k] = fabs(off[k]);
             }
@@ -414,28 +450,46 @@ static double off_at_kink(double step, double margin, double own, double other)
     return copysign(fmax(off, own), step);
 }
 
+/* How far the lanes of a way lead from where the exact one goes. */
+static double farthest(double (*way)[FB_TRIAL_CHUNK], int lanes, int k, double from)
+{
+    double off = 0;
+    for (int l = 0; l < lanes; l++)
+        if (fabs(way[l][k] - from) > fabs(off)) off = way[l][k] - from;
+    return off;
+}
+
 /* where(x > 0, x, x / 100) has a kink as relu has one: all lanes may lie on one side by chance, and a kernel on the
- * other; and of those of a decision that is open only half go each way. As with a bound (decide_kinks), one lane goes
- * where FB_TRIAL_CHANCE spreads would lead further than the lanes went. */
+ * other; and of those of a decision that is open only half go each way, which may be those that lie near by chance:
+ * where(x > 0, x, 0) is 0 in all of them if each that takes x has none. As with a bound (decide_kinks), one lane goes
+ * where FB_TRIAL_CHANCE spreads, or any lane of either way of what is open, would lead further than the lanes went: of
+ * the latter much further, for lanes of x · m and y · (1 - m) belong together. */
 static void lead_across(const job *j, chunk *c, int64_t at, int n)
 {
+    enum { FARTHER = 2 };
     uint64_t room[FB_TRIAL_CHUNK];
-    double turned[FB_TRIAL_CHUNK], own[FB_TRIAL_CHUNK], moved[FB_TRIAL_CHUNK], way[FB_LANES][FB_TRIAL_CHUNK];
+    double turned[FB_TRIAL_CHUNK], spread[FB_TRIAL_CHUNK], moved[FB_TRIAL_CHUNK];
+    double own[FB_LANES][FB_TRIAL_CHUNK], other[FB_LANES][FB_TRIAL_CHUNK];
     int lanes = j->e->s->lanes;
     for (int a = 0; j->result_float && a < j->node->n_args; a++) {
         const double *margin = near_margins(j, a, at, n, room);
         if (!margin) continue;
         spread_of_way(j, c->y, n, moved);
-        compute_way(j, c, a, c->x[a][0], n, way);
-        spread_of_way(j, way, n, own);
+        compute_way(j, c, a, c->x[a][0], n, own);
+        spread_of_way(j, own, n, spread);
         for (int k = 0; k < n; k++) turned[k] = 1 - c->x[a][0][k];
-        compute_way(j, c, a, turned, n, way);
-        spread_of_way(j, way, n, c->spread);
+        compute_way(j, c, a, turned, n, other);
+        spread_of_way(j, other, n, c->spread);
         for (int k = 0; k < n; k++) {
-            double off = off_at_kink(c->y[0][k] - way[0][k], margin[k], own[k], c->spread[k]);
+            double y = c->y[0][k], off = off_at_kink(y - other[0][k], margin[k], spread[k], c->spread[k]);
+            if (margin[k] <= FB_TRIAL_MARGIN) {
+                double one = farthest(own, lanes, k, y), two = farthest(other, lanes, k, y);
+                double far = fabs(one) > fabs(two) ? one : two;
+                if (fabs(far) > FARTHER * moved[k] && fabs(far) > fabs(off)) off = far;
+            }
             if (!(fabs(off) > moved[k] * (1 + 0x1p-20)) || !isfinite(off)) continue;
-            int one = 1 + (int)(decision_draw(j, c->y[0][k]) % (uint32_t)(lanes - 1));
-            if (!isnan(c->y[one][k])) c->y[one][k] = c->y[0][k] + off;
+            int led = fb_trial_led(j->e, j->id, y);
+            if (!isnan(c->y[led][k])) c->y[led][k] = y + off;
         }
     }
 }
@@ -492,6 +546,7 @@ static void decide(const job *j, chunk *c, int64_t at, int n)
         if (!j->result_float && j->args[0].is_float) decide_steps(j, c, n);
         break;
     case FB_TURN_AT_POLE: decide_poles(j, c, n); break;
+    case FB_TURN_EDGE: decide_edges(j, c, n); break;
     }
 }
 

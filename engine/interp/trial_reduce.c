@@ -295,8 +295,7 @@ static void lead_extrema(const job *j, results *r, int count)
         for (int i = 0; i < 2; i++) {
             double off = (sign * r->reach[i][k] - y) / FB_TRIAL_CHANCE;
             if (!(fabs(off) > moved * (1 + 0x1p-20)) || !isfinite(off)) continue;
-            uint32_t draw = fb_trial_draw(fb_trial_bits(y), fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
-            int one = 1 + (int)(draw % (uint32_t)(lanes - 1));
+            int one = fb_trial_led(j->e, j->id, y);
             if (!isnan(r->y[one][k])) r->y[one][k] = y + off;
             moved = fabs(off);
         }

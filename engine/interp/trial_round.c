@@ -25,6 +25,12 @@ double fb_trial_share(int lane, fb_id node, fb_draw what)
     return ((double)stratum + (double)(of_lane >> 11) * 0x1p-53) * (2.0 / FB_TRIALS) - 1;
 }
 
+int fb_trial_led(const fb_trial_eval *e, fb_id id, double value)
+{
+    uint32_t draw = fb_trial_draw(fb_trial_bits(value), fb_trial_key(0, 0, FB_DRAW_FUNCTION));
+    return 1 + (int)((draw % FB_TRIALS + e->s->led[e->s->slot[id]]) % (uint32_t)(e->s->lanes - 1));
+}
+
 /* ---- rounding ---- */
 
 /* A float dtype as part of a double: bits that are cut off, of which the first `told` tell rests apart (the last ones
@@ -235,8 +241,10 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
     bool pointwise = fb_op_get(node->op)->cls == FB_CLASS_POINTWISE;
     bool held = node->dtype == FB_F32 && (node->op != FB_OP_MUL || !e->s->fused[e->s->slot[id]]);
     bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) || (lane == 3 && (!pointwise || held));
-    stored |= e->s->steady[e->s->slot[id]];
+    bool sum = e->s->sum[e->s->slot[id]], handed_on = sum && fb_trial_chooses(node->op);
+    stored |= e->s->steady[e->s->slot[id]] && !sum;
     fb_rounding r = fb_rounding_of(lane, id, node->dtype, stored);
+    if (handed_on) r = (fb_rounding){.to = FB_F64};
     take_side(&r, lane, e->s->of_two[e->s->slot[id]]);
     int first = fb_round_lane(&r, n, from, to);
     if (first >= 0) fb_trial_overflowed(e, id, at + first, from[first]);

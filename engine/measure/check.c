@@ -538,9 +538,10 @@ static int64_t range_of(const fb_graph *g, const fb_place *p, const int64_t *ste
     return *begin + fb_node_bytes(g, p->node);
 }
 
-static bool give(walk *w, const fb_launch *l, const seen_kernel *k, uint64_t key)
+static bool give(walk *w, const fb_launch *l, const seen_kernel *k, int number)
 {
     const fb_graph *g = graph_of(w);
+    uint64_t key = fb_splitmix64(0x7e11 + (uint64_t)number);
     for (int r = 0; r < l->n_reads; r++) {
         const fb_place *p = &l->reads[r];
         const fb_node *n = &g->nodes[p->node];
@@ -549,7 +550,8 @@ static bool give(walk *w, const fb_launch *l, const seen_kernel *k, uint64_t key
         if (fixed) continue;
         void *bytes = fb_try_alloc((size_t)(end - begin) + 1);
         if (!bytes) return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to check it in", n->name);
-        fb_tell(n, &k->support[r], fb_splitmix64(key + (uint64_t)r), bytes);
+        fb_lines lines = fb_lines_of(g, l, p->node, number);
+        fb_tell(n, &lines, &k->support[r], fb_splitmix64(key + (uint64_t)r), bytes);
         bool ok = fb_storage_from_own(g, p->node, bytes) ||
                   fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to check it in", n->name);
         ok = ok && w->stepping->poke(w->job->loaded, p->buffer, begin, end - begin, bytes, w->err);
@@ -566,8 +568,8 @@ static bool check_second(walk *w, const seen_kernel *k, int number)
     fb_one_launch one = {.job = w->job, .launch = k->launch, .step = w->step, .sampled = true};
     fb_error_report report = {.ok = true};
     if (!l->n_reads || !l->n_stores) return true;
-    bool ok = say_second(w, number) && give(w, l, k, fb_splitmix64(0x7e11 + (uint64_t)number)) &&
-              fb_one_take(&one, w->err) && w->stepping->launch(w->job->loaded, k->launch, w->step, w->err) &&
+    bool ok = say_second(w, number) && give(w, l, k, number) && fb_one_take(&one, w->err) &&
+              w->stepping->launch(w->job->loaded, k->launch, w->step, w->err) &&
               fb_one_judge(&one, NULL, &report, w->progress, w->err);
     fb_one_free(&one);
     if (!ok) return false;

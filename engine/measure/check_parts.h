@@ -53,7 +53,15 @@ fb_launch fb_check_step_launch(const fb_inner_step *s, fb_arena *arena);
 bool fb_check_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err);
 
 fb_support fb_support_of(fb_dtype dtype, int64_t n, const void *bytes);
+/* Lines of a value whose elements are reduced together: those that differ in the dimensions of `along` (bits). */
+typedef struct {
+    fb_shape shape; /* of as many elements as the value, in its order */
+    unsigned along;
+} fb_lines;
+/* Along which a launch reduces what it reads of that node: one of its reductions, by `pick`; else rows of the last
+ * dimension. */
+fb_lines fb_lines_of(const fb_graph *g, const fb_launch *l, fb_id read, int pick);
 /* A value of that node that tells, within what its support shows to be meant. */
-void fb_tell(const fb_node *n, const fb_support *support, uint64_t key, void *to);
+void fb_tell(const fb_node *n, const fb_lines *lines, const fb_support *support, uint64_t key, void *to);
 
 #endif

@@ -393,8 +393,13 @@ static inline void lose_lane(mutant_state *m, char line[MUTANT_LINE])
     if (!close) return;
     char e[MUTANT_LINE];
     snprintf(e, sizeof e, "%.*s", (int)(close - open - 1), open + 1);
-    splice(line, (size_t)(open + 1 - line), (size_t)(close - open - 1), "FB_IS(%d) && threadIdx.x %% 32 == 1 ? 0 : %s",
-           mutant_add(m, MUTATE_LANE), e);
+    int number = mutant_add(m, MUTATE_LANE);
+    if (strstr(line, "_each<")) /* of an array */
+        splice(line, (size_t)(at - line), 0,
+               "if (FB_IS(%d) && threadIdx.x %% 32 == 1) for (auto &fb_lost : %s) fb_lost = 0; ", number, e);
+    else
+        splice(line, (size_t)(open + 1 - line), (size_t)(close - open - 1),
+               "FB_IS(%d) && threadIdx.x %% 32 == 1 ? 0 : %s", number, e);
 }
 
 static inline void scale_store(mutant_state *m, char line[MUTANT_LINE])

@@ -270,6 +270,57 @@ static void of_very_many_a_few_are_undecided(void **state)
     }
 }
 
+/* ---- inputs that tell ---- */
+
+static fb_id added(fb_graph *g, fb_op op, fb_id arg, fb_attrs at)
+{
+    fb_error err;
+    fb_id id = fb_graph_add(g, op, &arg, arg == FB_NONE ? 0 : 1, &at, NULL, 0, &err);
+    if (id == FB_NONE) fail_msg("%s", err.text);
+    return id;
+}
+
+/* Mean and deviation of elements first, first + step, … of what is told of x. */
+static void line_told(const float *x, int n, int step, double *mean, double *deviation)
+{
+    double sum = 0, squares = 0;
+    for (int k = 0; k < n; k++) sum += (double)x[k * step], squares += (double)x[k * step] * (double)x[k * step];
+    *mean = sum / n;
+    *deviation = sqrt(fmax(squares / n - *mean * *mean, 0));
+}
+
+/* A kernel that takes the mean of columns, or of groups of neighbours, gets such columns and groups far from 0. */
+static void what_tells_lies_along_what_is_reduced(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, COLUMNS = 40, GROUPS = 16, GROUP = ROWS * COLUMNS / GROUPS };
+    fb_graph *g = fb_graph_new("told");
+    fb_shape whole = {.rank = 2, .dim = {ROWS, COLUMNS}}, groups = {.rank = 2, .dim = {GROUPS, GROUP}};
+    fb_id x = added(g, FB_OP_INPUT, FB_NONE, (fb_attrs){.dtype = FB_F32, .shape = whole, .high = 1});
+    fb_id column = added(g, FB_OP_MEAN, x, (fb_attrs){.n_axes = 1, .axes = {0}});
+    fb_id view = added(g, FB_OP_VIEW, x, (fb_attrs){.shape = groups});
+    fb_id group = added(g, FB_OP_AMAX, view, (fb_attrs){.n_axes = 1, .axes = {1}});
+    fb_support support = {-1, 1, false};
+    static float to[ROWS * COLUMNS];
+    for (int k = 0; k < 3; k++) {
+        fb_place reads[] = {{.node = x}}, stores[] = {{.node = k == 0 ? column : group}};
+        fb_launch l = {.n_reads = 1, .reads = reads, .n_stores = k < 2, .stores = stores};
+        fb_lines lines = fb_lines_of(g, &l, x, 5);
+        double mean, deviation;
+        fb_tell(&g->nodes[x], &lines, &support, 7, to);
+        line_told(to + (k == 0   ? 1
+                        : k == 1 ? GROUP
+                                 : COLUMNS),
+                  k == 0   ? ROWS
+                  : k == 1 ? GROUP
+                           : COLUMNS,
+                  k == 0 ? COLUMNS : 1, &mean, &deviation);
+        if (!(mean > 60 && mean < 68 && deviation > 0.5 && deviation < 2))
+            fail_msg("%d: mean %g, deviation %g", k, mean, deviation);
+    }
+    fb_graph_free(g);
+}
+
 /* ---- a chain's rounding between its products ---- */
 
 typedef struct {
@@ -289,7 +340,8 @@ static operand operand_new(const fb_graph *g, const char *name, int number, fb_g
     double *x = fb_calloc((size_t)o.n, sizeof *x);
     if (!fb_interp_fill_source(g, id, DATA_SEED, NULL, NULL, 0, o.n, o.bytes, &err)) fail_msg("%s", err.text);
     fb_support support = fb_support_of(FB_BF16, o.n, o.bytes);
-    fb_tell(&g->nodes[id], &support, fb_splitmix64(fb_splitmix64(0x7e11) + (uint64_t)number), o.bytes);
+    fb_lines rows = fb_lines_of(g, &(fb_launch){0}, id, number);
+    fb_tell(&g->nodes[id], &rows, &support, fb_splitmix64(fb_splitmix64(0x7e11) + (uint64_t)number), o.bytes);
     fb_elements_load(FB_BF16, o.n, o.bytes, x);
     for (int64_t k = 0; k < o.n; k++) o.x[k] = (float)x[k];
     fb_free(x);
@@ -540,6 +592,7 @@ int main(void)
         cmocka_unit_test(a_small_tensor_is_found),
         cmocka_unit_test(of_very_many_a_few_are_undecided),
         cmocka_unit_test(what_a_relu_cuts_off_is_no_spread),
+        cmocka_unit_test(what_tells_lies_along_what_is_reduced),
         cmocka_unit_test(a_chain_is_right),
         cmocka_unit_test(what_is_not_a_number_is_wrong_where_one_is_expected),
         cmocka_unit_test(what_lanes_disagree_about_is_undecided),

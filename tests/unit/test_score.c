@@ -380,7 +380,8 @@ static void tell(const walk *w, const fb_launch *l, void **bytes, int number)
         fb_support s = fb_support_of(n->dtype, fb_shape_elements(&n->shape), bytes[r]);
         uint64_t key = fb_splitmix64(fb_splitmix64(0x7e11 + (uint64_t)number) + (uint64_t)r);
         char *told = fb_calloc(1, (size_t)fb_node_bytes(g, at->node) + 1);
-        fb_tell(n, &s, key, told);
+        fb_lines lines = fb_lines_of(g, l, at->node, number);
+        fb_tell(n, &lines, &s, key, told);
         memcpy(w->l->now[at->buffer] + fb_place_at(at, w->step), told, (size_t)fb_node_bytes(g, at->node));
         fb_free(told);
     }

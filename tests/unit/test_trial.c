@@ -545,6 +545,33 @@ static void test_what_is_not_finite_stays_so(void **state)
 
 /* ---- decisions ---- */
 
+/* Equal values less their mean, over what is left of them: 0 / 0, and a number where the mean was rounded. A product of
+ * that is no number in lane 0, and one in lanes that have one. */
+static void test_lanes_are_numbers_where_the_exact_one_is_none(void **state)
+{
+    (void)state;
+    enum { M = 8, K = 32 };
+    double equal[M * K], weights[K];
+    for (int k = 0; k < M * K; k++) equal[k] = (double)(float)fb_rng_normal(fb_rng_bits(5, (uint64_t)(k / K)), 0, 1);
+    for (int k = 0; k < K; k++) weights[k] = (double)(float)fb_rng_normal(fb_rng_bits(6, (uint64_t)k), 0, 1);
+    fb_attrs over = {.n_axes = 1, .axes = {1}, .keepdim = true};
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(M, K), equal), w = data(&r, FB_F32, SHAPE(K, 1), weights);
+    fb_id left = add2(&r, FB_OP_SUB, x, add_at(&r, FB_OP_MEAN, x, over));
+    fb_id size = add_at(&r, FB_OP_MEAN, add2(&r, FB_OP_MUL, left, left), over);
+    fb_id unit = add1(&r, FB_OP_TANH, add2(&r, FB_OP_MUL, left, add1(&r, FB_OP_RSQRT, size)));
+    fb_id want = add2(&r, FB_OP_MATMUL, unit, w);
+    trials *t = try_all(&r, &want, 1);
+    int numbers = 0;
+    for (int k = 0; k < M; k++) {
+        assert_true(isnan(t->at[0].v[0][k]));
+        for (int l = 1; l <= FB_TRIALS; l++) numbers += isfinite(t->at[0].v[l][k]);
+    }
+    assert_true(numbers > M * FB_TRIALS / 2);
+    trials_free(t);
+    rig_free(&r);
+}
+
 static void test_close_decisions_go_both_ways(void **state)
 {
     (void)state;
@@ -1673,6 +1700,7 @@ int main(void)
         cmocka_unit_test(test_overflow_is_told),
         cmocka_unit_test(test_what_overflowed_is_not_decided),
         cmocka_unit_test(test_what_is_not_finite_stays_so),
+        cmocka_unit_test(test_lanes_are_numbers_where_the_exact_one_is_none),
         cmocka_unit_test(test_close_decisions_go_both_ways),
         cmocka_unit_test(test_argmax_takes_both_of_a_tie),
         cmocka_unit_test(test_loops_run),
