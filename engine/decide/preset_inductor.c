@@ -376,13 +376,15 @@ static fb_id product_under(const inductor *w, fb_id sum)
 }
 
 /* Does PyTorch copy what `at` shows before anybody reads it? A reshape of what lies in another order is a copy, and so is
- * what a product of several batch dims makes one of (aten matmul). Inductor takes a copy for pointwise work. */
-static bool copied_first(const fb_graph *g, fb_id reader, fb_id at)
+ * what a product of several batch dims makes one of (aten matmul; attention as one call reads it as it lies). Inductor
+ * takes a copy for pointwise work. */
+static bool copied_first(const inductor *w, fb_id reader, fb_id at)
 {
+    const fb_graph *g = w->g;
     fb_id base;
     int64_t offset, strides[FB_MAX_RANK];
     const fb_shape *s = &g->nodes[at].shape;
-    bool several = g->nodes[reader].op == FB_OP_MATMUL && s->rank > 3;
+    bool several = g->nodes[reader].op == FB_OP_MATMUL && w->value[reader].call == FB_NONE && s->rank > 3;
     if (several && fb_access_strided(g, at, &base, &offset, strides))
         for (int d = 0; d + 3 < s->rank; d++)
             if (s->dim[d] != 1 && s->dim[d + 1] != 1 && strides[d] != strides[d + 1] * s->dim[d + 1]) return true;
@@ -399,7 +401,7 @@ static bool reads_pointwise(const inductor *w, fb_id sum, fb_id reader)
     const fb_node *n = &w->g->nodes[reader];
     if (fb_node_class(w->g, reader) == FB_CLASS_POINTWISE && w->value[reader].call == FB_NONE) return true;
     for (int k = 0; k < n->n_args; k++)
-        if (fb_access_base(w->g, n->args[k]) == sum && !copied_first(w->g, reader, n->args[k])) return false;
+        if (fb_access_base(w->g, n->args[k]) == sum && !copied_first(w, reader, n->args[k])) return false;
     return true;
 }
 
