@@ -270,7 +270,8 @@ def exported(net, inputs, words=None, train=False):
             lines.setdefault(called(n), set()).add(place_of(n))
         if any(called(n)[-1:] == "_" and called(n) not in CALLS or called(n).startswith("wrap_with") for n in calls_of(program)):
             program = program.run_decompositions({})  # the same calls
-        table = {**torch._decomp.decomposition_table, **torch.export.default_decompositions()}
+        pictures = torch.ops.aten.grid_sampler_2d.default  # not in the table of torch.export
+        table = {pictures: torch._decomp.decomposition_table[pictures], **torch.export.default_decompositions()}
         for _ in range(4):  # what a part is made of may need taking apart too
             missing = {n.target for n in calls_of(program) if called(n) not in CALLS and (n.target in table or of_parts(n.target))}
             if not missing:

@@ -175,6 +175,8 @@ SHAPES = [
                                      torch.einsum("...i,...i", a, a[:1]), torch.einsum("b...d,hd->b...h", a, v.T)), x(2, 3, 4), x(4, 5)),
     ("diagonals in einsum", lambda a, v: (torch.einsum("bii->b", a), torch.einsum("bii->bi", a), torch.einsum("iij,j->i", v, v[0, 0]),
                                           torch.einsum("bij,bjj->bi", a, a)), x(2, 3, 3), x(4, 4, 5)),
+    ("sampled", lambda a, v: (F.grid_sample(a, v, align_corners=True), F.grid_sample(a, v, mode="nearest", padding_mode="border",
+                                                                                     align_corners=False)), x(2, 3, 6, 5), x(2, 4, 3, 2)),
     ("grids", lambda a, v: torch.meshgrid(a, v, indexing="ij"), x(3), x(4)),
     ("pixels", lambda a: (F.pixel_shuffle(a, 2), F.pixel_unshuffle(a, 2)), x(1, 4, 4, 4)),
 ]
