@@ -211,12 +211,29 @@ static void read_through(inductor *w, fb_id node, map m)
     }
 }
 
+/* A step of PyTorch's roll: it reads by an index of its own what its two parts are cut out of (torch/_refs roll). */
+static bool rolls(const fb_graph *g, fb_id join)
+{
+    const fb_node *n = &g->nodes[join];
+    const char *op = n->scope == FB_NONE ? NULL : g->scopes[n->scope].op;
+    return n->op == FB_OP_CAT && op && strcmp(op, "aten_roll") == 0;
+}
+
 static void collect_reads(inductor *w, fb_id node)
 {
     const fb_node *n = &w->g->nodes[node];
     value *v = &w->value[node];
     v->reads.n = 0;
     v->ops = 1 + v->unrolled;
+    if (rolls(w->g, node)) {
+        fb_id whole = w->g->nodes[n->args[0]].args[0];
+        map m = {.base = fb_access_base(w->g, whole),
+                 .key = mix(17, (uint64_t)node),
+                 .bytes = fb_node_bytes(w->g, whole),
+                 .spread = 1};
+        read_through(w, node, m);
+        return;
+    }
     for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
         map m = map_of(w->g, node, k);
         if (!v->unrolled) read_through(w, node, m);
@@ -303,6 +320,7 @@ static bool selects(const inductor *w, fb_id join)
 {
     const fb_node *n = &w->g->nodes[join];
     const fb_deps *d = w->d->planner->deps;
+    if (rolls(w->g, join)) return true;
     if (n->n_args > limit_of(FB_INDUCTOR_CAT_INPUTS)) return false;
     bool any = false, all = true, uses = n_readers(w, join) > 0 && !w->d->planner->keep[join];
     for (int k = 0; k < n->n_args; k++) {
@@ -357,6 +375,36 @@ static fb_id product_under(const inductor *w, fb_id sum)
     return FB_NONE;
 }
 
+/* Does PyTorch copy what `at` shows before anybody reads it? A reshape of what lies in another order is a copy, and so is
+ * what a product of several batch dims makes one of (aten matmul; attention as one call reads it as it lies). Inductor
+ * takes a copy for pointwise work. */
+static bool copied_first(const inductor *w, fb_id reader, fb_id at)
+{
+    const fb_graph *g = w->g;
+    fb_id base;
+    int64_t offset, strides[FB_MAX_RANK];
+    const fb_shape *s = &g->nodes[at].shape;
+    bool several = g->nodes[reader].op == FB_OP_MATMUL && w->value[reader].call == FB_NONE && s->rank > 3;
+    if (several && fb_access_strided(g, at, &base, &offset, strides))
+        for (int d = 0; d + 3 < s->rank; d++)
+            if (s->dim[d] != 1 && s->dim[d + 1] != 1 && strides[d] != strides[d + 1] * s->dim[d + 1]) return true;
+    for (; !fb_node_is_computed(g, at) && g->nodes[at].n_args; at = g->nodes[at].args[0])
+        if (g->nodes[at].op == FB_OP_VIEW && !fb_access_strided(g, at, &base, &offset, strides) &&
+            fb_access_strided(g, g->nodes[at].args[0], &base, &offset, strides))
+            return true;
+    return false;
+}
+
+/* Is each read of `sum` by `reader` pointwise work: the reader's own, or a copy before it? */
+static bool reads_pointwise(const inductor *w, fb_id sum, fb_id reader)
+{
+    const fb_node *n = &w->g->nodes[reader];
+    if (fb_node_class(w->g, reader) == FB_CLASS_POINTWISE && w->value[reader].call == FB_NONE) return true;
+    for (int k = 0; k < n->n_args; k++)
+        if (fb_access_base(w->g, n->args[k]) == sum && !copied_first(w, reader, n->args[k])) return false;
+    return true;
+}
+
 /* should_prefer_unfused_addmm: a sum goes with what is pointwise, if all that reads it is, and is no further rounding.
  */
 static bool bias_is_apart(const inductor *w, fb_id sum)
@@ -367,8 +415,7 @@ static bool bias_is_apart(const inductor *w, fb_id sum)
     for (int k = d->out_start[sum]; k < d->out_start[sum + 1]; k++) {
         const fb_edge *e = &d->edges[d->out[k]];
         if (e->order_only || !fb_node_is_computed(w->g, e->consumer)) continue; /* a loop: its steps read views */
-        if (fb_node_class(w->g, e->consumer) != FB_CLASS_POINTWISE || w->value[e->consumer].call != FB_NONE)
-            return false;
+        if (!reads_pointwise(w, sum, e->consumer)) return false;
     }
     return true;
 }

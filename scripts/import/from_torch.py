@@ -25,6 +25,8 @@ import argparse
 import contextlib
 import importlib.util
 import inspect
+import io
+import logging
 import os
 import re
 import sys
@@ -89,6 +91,17 @@ def place_of(node):
     library = os.path.dirname(torch.__file__) + os.sep
     own = [f for f in frames if not f[0].startswith((library, "<"))]
     return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else ""
+
+
+def raised_at(why):
+    """The user's line on the way to an exception; "" where there is none."""
+    import torch
+    import traceback
+    skip = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (torch.__file__, __file__)) + ("<",)
+    python = os.path.dirname(os.__file__) + os.sep
+    own = [f for f in traceback.extract_tb(why.__traceback__) if not f.filename.startswith(skip) and (
+        "site-packages" in f.filename or not f.filename.startswith(python))]
+    return f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}" if own else ""
 
 
 def module_of(node):
@@ -234,6 +247,13 @@ def joint_of(program):
     return _export_forward_backward(program)
 
 
+def of_parts(target):
+    """Is it a call that PyTorch itself makes of other calls, whatever the device?"""
+    import torch
+    return isinstance(target, torch._ops.OpOverload) and torch._C._dispatch_has_kernel_for_dispatch_key(
+        target.name(), "CompositeImplicitAutograd")
+
+
 def exported(net, inputs, words=None, train=False):
     """The program of a module, the example of each of its inputs by name, and the lines of each call by its name, which later
     passes may lose. Changes in place and contexts (no_grad, autocast) are written out; calls that CALLS lacks are taken apart
@@ -250,12 +270,13 @@ def exported(net, inputs, words=None, train=False):
             lines.setdefault(called(n), set()).add(place_of(n))
         if any(called(n)[-1:] == "_" and called(n) not in CALLS or called(n).startswith("wrap_with") for n in calls_of(program)):
             program = program.run_decompositions({})  # the same calls
-        table = torch.export.default_decompositions()
+        pictures = torch.ops.aten.grid_sampler_2d.default  # not in the table of torch.export
+        table = {pictures: torch._decomp.decomposition_table[pictures], **torch.export.default_decompositions()}
         for _ in range(4):  # what a part is made of may need taking apart too
-            missing = {n.target for n in calls_of(program) if called(n) not in CALLS and n.target in table}
+            missing = {n.target for n in calls_of(program) if called(n) not in CALLS and (n.target in table or of_parts(n.target))}
             if not missing:
                 break
-            program = program.run_decompositions({target: table[target] for target in missing})
+            program = program.run_decompositions({target: table[target] for target in missing if target in table})
     names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
     return program, dict(zip(names, torch.utils._pytree.tree_leaves((inputs, words or {})))), lines
 
@@ -475,11 +496,16 @@ def main():
     net, inputs, words = load(o.model)
     out = o.out or os.path.splitext(os.path.basename(o.model.partition(":")[0]))[0] + ".json"
     folder = re.sub(r"\.json$", "", out) + ".weights" if o.weights == "files" else None
+    said = io.StringIO()  # where it fails, a line says what; torch.export would print the graph so far
+    logging.disable(logging.WARNING)
     try:
-        program, examples, lines = exported(net, inputs, words, o.train)
+        with contextlib.redirect_stderr(said):
+            program, examples, lines = exported(net, inputs, words, o.train)
     except Exception as why:  # whatever torch.export or the module itself raises: its first line says what
         line = next((text for text in str(why).splitlines() if text.strip()), "")
-        sys.exit(f"{ME}: {o.model}: torch.export does not trace it: {type(why).__name__}: {line.strip()}")
+        sys.exit(f"{ME}: {raised_at(why) or o.model}: torch.export does not trace it: {type(why).__name__}: {line.strip()}")
+    logging.disable(logging.NOTSET)
+    sys.stderr.write(said.getvalue())
     g = convert(program, examples, lines, type(net).__name__, folder, o.unroll, lambda line: print(f"{ME}: {line}", file=sys.stderr))
     if not g:
         sys.exit(1)

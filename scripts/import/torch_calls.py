@@ -6,6 +6,7 @@ or the call is refused. What a call gives is compared with PyTorch's shape and d
 and what is put at places in torch_order.py, pictures in torch_pictures.py.
 """
 import math
+import string
 
 from torch_graph import FLOATS, OPS, Unsupported, Value, dtype_of, floating, number, promoted, refuse
 
@@ -59,7 +60,37 @@ CALLS["logical_xor"] = lambda g, a, b: g.binary("ne", g.cast(a, "bool"), g.cast(
 CALLS["bitwise_not"] = lambda g, x: g.unary("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 CALLS["square"] = lambda g, x: g.binary("mul", x, x)
 CALLS["log10"] = lambda g, x: g.binary("mul", g.unary("log", in_floats(g, x)), math.log10(math.e))
-CALLS["expm1"] = lambda g, x: g.binary("sub", g.unary("exp", in_floats(g, x)), 1)
+
+@call("expm1")
+def _expm1(g, x):
+    """tanh(x / 2) (exp(x) + 1), which keeps its digits beside 0."""
+    x = in_floats(g, x)
+    return g.binary("mul", g.unary("tanh", g.binary("mul", x, 0.5)), g.binary("add", g.unary("exp", x), 1))
+
+
+@call("cosh")
+def _cosh(g, x):
+    x = in_floats(g, x)
+    return g.binary("mul", g.binary("add", g.unary("exp", x), g.unary("exp", g.unary("neg", x))), 0.5)
+
+
+CALLS["sinh"] = lambda g, x: g.binary("mul", g.unary("tanh", in_floats(g, x)), _cosh(g, x))
+
+
+@call("atanh")
+def _atanh(g, x):
+    x = in_floats(g, x)
+    return g.binary("mul", g.unary("log1p", g.binary("div", g.binary("mul", x, 2), g.binary("sub", 1, x))), 0.5)
+
+
+def shifted(g, x, by, op):
+    if not isinstance(by, int) or not 0 <= by < (31 if x.dtype == "i32" else 53):
+        raise Unsupported(f"a shift by {by if isinstance(by, int) else 'a tensor'}")
+    return g.binary("mul", x, 1 << by) if op == "left" else _div(g, x, 1 << by, rounding_mode="floor")
+
+
+CALLS["__lshift__"] = CALLS["bitwise_left_shift"] = lambda g, x, by: shifted(g, x, by, "left")
+CALLS["__rshift__"] = CALLS["bitwise_right_shift"] = lambda g, x, by: shifted(g, x, by, "right")
 CALLS["tan"] = lambda g, x: g.binary("div", CALLS["sin"](g, x), CALLS["cos"](g, x))
 CALLS["where"] = lambda g, c, a, b: g.where(c, a, b)
 CALLS["masked_fill"] = lambda g, x, mask, value: g.where(mask, value, x, x.dtype)
@@ -632,19 +663,35 @@ def _embedding_bag(g, table, index, offsets, scale_by_freq=False, mode=0, sparse
 
 @call("einsum")
 def _einsum(g, equation, parts, path=None):
-    """Each letter once in each operand; more than two operands one after another, as products of matrices."""
+    """More than two operands one after another, as products of matrices; of a letter that stands twice in one, the diagonal."""
     left, arrow, out = equation.replace(" ", "").partition("->")
-    names = left.split(",")
+    names, free = left.split(","), [c for c in string.ascii_letters if c not in equation]
     if not arrow:
-        out = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
-    if "." in equation or any(len(set(n)) != len(n) for n in names + [out]):
-        raise Unsupported(f"einsum {equation}")
-    parts = list(parts)
+        out = ("..." if "..." in left else "") + "".join(sorted(c for c in set(left) - set(",.") if left.count(c) == 1))
+    more = [len(x.shape) - len(n) + 3 if "..." in n else 0 for n, x in zip(names, parts)]  # dims that "..." stands for
+    several = "".join(free[:max(more)])[::-1]
+    names = [n.replace("...", several[len(several) - k:]) for n, k in zip(names, more)]
+    out = out.replace("...", several)
+    names, parts = map(list, zip(*(once(g, n, x) for n, x in zip(names, parts))))
+    most = {c: max(x.shape[n.index(c)] for n, x in zip(names, parts) if c in n) for c in set("".join(names))}
+    for k, (n, x) in enumerate(zip(names, parts)):  # one element there, more elsewhere: it is the same for all of them
+        kept = [d for d, c in enumerate(n) if x.shape[d] == most[c]]
+        names[k], parts[k] = "".join(n[d] for d in kept), g.view(x, [x.shape[d] for d in kept])
     while len(parts) > 2:
         still = set(out).union(*names[2:])
         both = "".join(c for c in dict.fromkeys(names[0] + names[1]) if c in still)
         parts[:2], names[:2] = [einsum_of(g, names[:2], parts[:2], both)], [both]
     return einsum_of(g, names, parts, out)
+
+
+def once(g, letters, x):
+    """An operand's diagonals over letters that stand twice, each of which stands last then."""
+    for c in dict.fromkeys(c for c in letters if letters.count(c) > 1):
+        while letters.count(c) > 1:
+            first, second = [d for d, l in enumerate(letters) if l == c][:2]
+            x = _diagonal(g, x, 0, first, second)
+            letters = "".join(l for d, l in enumerate(letters) if d not in (first, second)) + c
+    return letters, x
 
 
 def einsum_of(g, names, parts, out):

@@ -29,8 +29,19 @@ class Odd(nn.Module):
         return torch.fft.fft(x).abs()
 
 
+class Chooses(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x * 2
+        return x
+
+
 def make():
     return Both(), (torch.randn(2, 3, 6),)
+
+
+def chooses():
+    return Chooses(), (torch.randn(4),)
 
 
 def odd():
@@ -55,6 +66,8 @@ is "what has no op is named with its line" 1 err 'model.py:17: aten.fft_fft is n
 status=0
 [ ! -e odd.json ] && [ ! -e odd.weights ] || status=1
 is "and nothing is left behind" 0
+import model.py:chooses
+is "what hangs on a value is told in a line, with the user's own" 1 err1 '^fusebox: model.py:22: torch.export does not trace it'
 import model.py:nothing
 is "a function that is not there is told in a line" 1 err1 '^fusebox: model.py: it has no function nothing'
 import nothing.py:make

@@ -258,6 +258,27 @@ static fb_graph *joins(void)
     return finish(g);
 }
 
+/* PyTorch's roll along each of the first two dims, as the importer writes it. */
+static fb_id rolled(fb_graph *g, fb_id x, int64_t n)
+{
+    open_scope(g, "roll", FB_NONE, "aten_roll", x);
+    for (int d = 0; d < 2; d++)
+        x = add_node(g, FB_OP_CAT, NULL, &(fb_attrs){.dim = d}, 2,
+                     (fb_id[]){slice(g, x, d, n - 3, n), slice(g, x, d, 0, n - 3)});
+    close_scope(g, x);
+    return x;
+}
+
+/* Rows normalised, rolled and multiplied: the two steps of the roll are of the kernel that normalises. */
+static fb_graph *norm_rolled(void)
+{
+    fb_graph *g = fb_graph_new("norm_rolled");
+    fb_id x = layer_norm(g, input(g, "x", DIMS(8, 8, 256)));
+    fb_id w = source(g, FB_OP_PARAM, "w", DIMS(256, 64), FB_F32);
+    output(g, node2(g, FB_OP_MATMUL, "product", view(g, rolled(g, x, 8), DIMS(64, 256)), w));
+    return finish(g);
+}
+
 /* What torch.compile launches, with one launch for a library call where cuBLAS takes two kernels. The stack of the
  * LSTM's states is written in place there and is a copy here. */
 static void inductor_has_the_kernels_of_torch_compile(void **state)
@@ -276,11 +297,51 @@ static void inductor_has_the_kernels_of_torch_compile(void **state)
         {group_norm(16), 2},
         {group_norm(1), 1},
         {joins(), 9 + 1 + 1 + 1},
-
+        {norm_rolled(), 3},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         int n = kernels(want[i].g, "inductor");
         if (n != want[i].kernels) fail_msg("%s: %d kernels instead of %d", want[i].g->title, n, want[i].kernels);
+        fb_graph_free(want[i].g);
+    }
+}
+
+/* x W + b in windows of 4 × 4 that are put together, or in heads; read by a call that is not pointwise. */
+static fb_graph *biased(bool windows, bool heads)
+{
+    fb_graph *g = fb_graph_new("biased");
+    fb_id w = source(g, FB_OP_PARAM, "w", DIMS(32, 64), FB_F32), b = source(g, FB_OP_PARAM, "b", DIMS(64), FB_F32);
+    fb_id y = node2(g, FB_OP_MATMUL, "product", input(g, "x", DIMS(64, 32)), w);
+    y = node2(g, FB_OP_ADD, "sum", y, b);
+    if (heads) {
+        fb_id at = view(g, y, DIMS(4, 16, 4, 16)), other = input(g, "other", DIMS(4, 4, 16, 8));
+        at = add_node(g, FB_OP_PERMUTE, NULL, &(fb_attrs){.n_axes = 4, .axes = {0, 2, 1, 3}}, 1, &at);
+        output(g, node2(g, FB_OP_MATMUL, "scores", at, other));
+        return finish(g);
+    }
+    fb_id at = view(g, y, DIMS(2, 2, 4, 4, 64));
+    if (windows) at = add_node(g, FB_OP_PERMUTE, NULL, &(fb_attrs){.n_axes = 5, .axes = {0, 2, 1, 3, 4}}, 1, &at);
+    output(g, over_axis(g, FB_OP_SUM, "rows", view(g, at, DIMS(8, 8, 64)), 1, false));
+    return finish(g);
+}
+
+/* A copy is pointwise work, in which Inductor adds the bias. */
+static void a_bias_leaves_its_product_for_a_copy(void **state)
+{
+    (void)state;
+    const struct {
+        fb_graph *g;
+        bool together;
+    } want[] = {{biased(false, false), true}, {biased(true, false), false}, {biased(false, true), false}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        fb_planner *p = planner_of(want[i].g, FB_DEVICE_HOST);
+        fb_plan *plan = preset(p, "inductor");
+        check_plan(plan);
+        bool same =
+            fb_plan_group_of(plan, named(want[i].g, "product")) == fb_plan_group_of(plan, named(want[i].g, "sum"));
+        assert_int_equal(same, want[i].together);
+        fb_plan_free(plan);
+        fb_planner_free(p);
         fb_graph_free(want[i].g);
     }
 }
@@ -556,6 +617,7 @@ int main(void)
         cmocka_unit_test(a_call_too_large_for_a_kernel_falls_apart),
         cmocka_unit_test(max_on_large_graphs),
         cmocka_unit_test(inductor_has_the_kernels_of_torch_compile),
+        cmocka_unit_test(a_bias_leaves_its_product_for_a_copy),
         cmocka_unit_test(max_is_at_rest_around_products),
         cmocka_unit_test(xla_and_tinygrad),
         cmocka_unit_test(xla_settles_what_an_update_keeps_apart),
