@@ -182,6 +182,56 @@ static void other_shapes_are_refused(void **state)
     drop(&p);
 }
 
+/* ---- what products are predicted to take ---- */
+
+static double us_of(const planned *p)
+{
+    fb_plan_cost c;
+    fb_plan_cost_of(p->plan, &c);
+    return c.us;
+}
+
+/* A machine that computes in no time, with a second cache of 1 MB and a third that is ten times as slow. */
+static double generated_us(int64_t rows, int64_t depth, int64_t columns)
+{
+    fb_machine m;
+    fb_plan *next = NULL;
+    fb_machine_default(&m, FB_DEVICE_HOST);
+    m.units = 1, m.shared_bytes = 1 << 20, m.cache_bytes = 1 << 30, m.launch_us = 0;
+    m.copy_hot = m.copy_cold = (fb_rate_curve){.n = 2, .size = {1 << 20, (1 << 20) + 1}, .rate = {100, 10}};
+    m.gflops[FB_F32] = m.glanes[FB_F32] = m.glane_steps = m.gsum = m.gsum_rows = m.ggather = m.gfar = 1e9;
+    fb_graph *g = fb_graph_new("again");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(rows, depth), FB_F32),
+          w = source(g, FB_OP_PARAM, "w", SHAPE(depth, columns), FB_F32), y = NODE(g, FB_OP_MATMUL, "y", NULL, x, w);
+    planned p = {.g = with_output(g, y)};
+    p.planner = fb_planner_new(p.g, &m);
+    p.plan = fb_plan_new(p.planner);
+    fb_id product = FB_NONE;
+    for (fb_id i = 0; i < p.g->n_nodes; i++)
+        if (fb_node_class(p.g, i) == FB_CLASS_CONTRACTION) product = i;
+    fb_verdict v = fb_plan_try(p.plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = product, .b = FB_NONE}, &next);
+    if (!next) fail_msg("%s", v.text);
+    fb_plan_free(p.plan);
+    p.plan = next;
+    double us = us_of(&p);
+    drop(&p);
+    return us;
+}
+
+/* 100 rows read 64 columns of the right operand again each: out of the second cache where they fit there, which they do
+ * not where there are many of them, or where a stride of a power of two leaves most of its sets empty. */
+static void what_is_read_again_costs_its_cache(void **state)
+{
+    (void)state;
+    const double bytes = 100.0 * 4 * 1000 * 520;
+    double near = generated_us(100, 1000, 520), far = generated_us(100, 10000, 520),
+           crowded = generated_us(100, 1000, 512), once = generated_us(1, 10000, 520);
+    if (near < bytes / 100e3 || near > 1.5 * bytes / 100e3) fail_msg("near: %g µs", near);
+    if (far < 10 * bytes / 10e3 || far > 15 * bytes / 10e3) fail_msg("far: %g µs", far);
+    if (crowded < 0.9 * bytes / 10e3 || crowded > 1.5 * bytes / 10e3) fail_msg("crowded: %g µs", crowded);
+    if (once > 1.1 * 4 * 10000 * 520 / 10e3) fail_msg("once: %g µs", once);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +241,7 @@ int main(void)
         cmocka_unit_test(edges_lead_to_a_chain_one_by_one),
         cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
         cmocka_unit_test(other_shapes_are_refused),
+        cmocka_unit_test(what_is_read_again_costs_its_cache),
     };
     return cmocka_run_group_tests_name("chain", tests, NULL, NULL);
 }

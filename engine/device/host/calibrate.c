@@ -82,7 +82,7 @@ void fb_host_machine(fb_machine *m, fb_host_sgemm *sgemm)
     read_sgemm(kept, &chosen);
     if (sgemm) *sgemm = (fb_host_sgemm){0};
     if (kept && fb_machine_from_json(&known, json_object_get(kept, "machine"), NULL) &&
-        strcmp(known.name, m->name) == 0 && known.gsum > 0 && /* else from before that was measured */
+        strcmp(known.name, m->name) == 0 && known.glane_steps > 0 && /* else from before that was measured */
         strcmp(chosen.library, dnnl_here()) == 0) {
         *m = known;
         if (sgemm) *sgemm = chosen;
@@ -256,6 +256,17 @@ static void do_sums(bench *b, void *ctx)
     b->h->rt.sums((float *)(void *)b->memory, r->rows, r->n, TILE_STRIDE);
 }
 
+typedef struct {
+    void (*run)(void *data, int64_t rows, int64_t stride);
+    int64_t rows;
+} lanes;
+
+static void do_lanes(bench *b, void *ctx)
+{
+    const lanes *s = ctx;
+    s->run(b->memory, s->rows, TILE_STRIDE);
+}
+
 static void do_gather(bench *b, void *ctx)
 {
     b->h->rt.gather((float *)(void *)b->memory, *(int64_t *)ctx, 7, TILE_STRIDE);
@@ -309,6 +320,23 @@ static void measure_rows(bench *b, fb_machine *m)
     keep_shortest(&b->more_apart_us, time_hot(b, do_gather, &more, 5000));
     m->ggather = threads * (double)(more - less) / fmax(b->more_apart_us - b->less_apart_us, least_us) * 1e-3;
     m->gfar = (double)(side * side) / time_hot(b, do_transpose, &side, 10000) * 1e-3;
+}
+
+/* Sums side by side: many at once show what an element takes, few what a step does. */
+static void measure_lanes(bench *b, fb_machine *m)
+{
+    enum { WIDE = 64, STEPS = 32, ROWS = 1024 }; /* as in kernels/host_runtime.c */
+    const fb_host_runtime *rt = &b->h->rt;
+    void (*const run[FB_DTYPES])(void *, int64_t, int64_t) = {
+        [FB_F32] = rt->lanes_f32, [FB_F64] = rt->lanes_f64, [FB_F16] = rt->lanes_f16, [FB_BF16] = rt->lanes_bf16};
+    double steps = (double)STEPS * ROWS * rt->threads;
+    memset(b->memory, 0, (size_t)rt->threads * TILE_STRIDE);
+    for (int d = 0; d < FB_DTYPES; d++) {
+        lanes all = {run[d], ROWS};
+        m->glanes[d] = run[d] ? WIDE * steps / time_hot(b, do_lanes, &all, 5000) * 1e-3 : NAN;
+    }
+    lanes few = {rt->lanes_few, ROWS};
+    m->glane_steps = steps / time_hot(b, do_lanes, &few, 5000) * 1e-3;
 }
 
 static void measure_arithmetic(bench *b, fb_machine *m)
@@ -439,6 +467,7 @@ static bool measure_all(bench *b, fb_machine *m, fb_rate_curve *one_core, fb_err
     if (!step(b, "calibrating: arithmetic", 0.1, err)) return false;
     measure_arithmetic(b, m);
     measure_rows(b, m);
+    measure_lanes(b, m);
     if (!step(b, "calibrating: copies", 0.2, err)) return false;
     measure_copies(b, m, one_core);
     return step(b, "calibrating: contractions", 0.6, err) && measure_gemms(b, m, err);
@@ -505,6 +534,7 @@ static void keep_best(fb_machine *m, const fb_machine *again)
         m->ggather = again->ggather;
     }
     m->gfar = fmax(m->gfar, again->gfar);
+    m->glane_steps = fmax(m->glane_steps, again->glane_steps);
     m->gemm_in = fmax(m->gemm_in, again->gemm_in);
     m->gemm_out = fmax(m->gemm_out, again->gemm_out);
     keep_faster(&m->copy_hot, &again->copy_hot);
@@ -513,6 +543,7 @@ static void keep_best(fb_machine *m, const fb_machine *again)
     m->copy_out = m->copy_in;
     for (int d = 0; d < FB_DTYPES; d++) {
         m->gflops[d] = fmax(m->gflops[d], again->gflops[d]);
+        m->glanes[d] = fmax(m->glanes[d], again->glanes[d]);
         keep_faster(&m->gemm[d], &again->gemm[d]);
     }
 }
