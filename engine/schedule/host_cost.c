@@ -8,6 +8,7 @@
  * go on beside the rest. Kernels that are too small for the team run on one core. */
 #include "schedule/host_cost.h"
 
+#include "graph/storage.h"
 #include "nest/parts.h"
 #include "schedule/schedule.h"
 
@@ -36,10 +37,23 @@ static double uneven(const fb_loops_schedule *x, double units)
     return fmax(units / threads, units * fmin(turns * chunk, shared) / shared);
 }
 
-/* The same of the nest: of the section that is shared best. */
+static double blocks_of(const fb_nest *nest)
+{
+    const fb_chain *c = nest->chain;
+    return (double)c->batch * ceil((double)c->rows / fmax((double)c->block, 1));
+}
+
+/* How often a core takes a block of a chain, of those that take most. */
+static double turns_of(const fb_nest *nest, double units)
+{
+    return ceil(blocks_of(nest) / units);
+}
+
+/* The same of the nest: of the section that is shared best. A chain's blocks are shared, with all that is in them. */
 static double uneven_of(const fb_nest *nest, const fb_knobs *knobs, double units)
 {
     double least = units;
+    if (nest->chain) return turns_of(nest, units) * units / fmax(blocks_of(nest), 1);
     for (int i = 0; i < nest->n_sections; i++) {
         fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[i]);
         least = fmin(least, uneven(&x, units));
@@ -223,20 +237,49 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
     return us * uneven_of(nest, knobs, fmax(m->units, 1));
 }
 
+/* What a product takes and leaves beyond a cube of as much work is packed and stored at rates of their own. */
+static double packed_us(const fb_machine *m, double rows, double columns, double k, double size)
+{
+    if (rows == 1 || columns == 1) return 0; /* a vector: nothing is packed */
+    double side = cbrt(rows * columns * k), in = (rows + columns) * k - 2 * side * side,
+           out = rows * columns - side * side;
+    return size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
+}
+
+static double product_size(const fb_node *n)
+{
+    return fb_dtype_size(n->dtype) == 8 ? 8 : 4; /* 16-bit operands are widened */
+}
+
 /* A product that the library makes on one core, where it is one of many or too small for the team: as fast as those of
- * its size that calibration made so. What it takes and leaves beyond a cube of as much work is packed and stored at
- * rates of their own. */
+ * its size that calibration made so. */
 double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
 {
     const fb_node *n = &g->nodes[contraction];
     fb_contraction c = fb_contraction_of(g, contraction);
-    double flops = (double)fb_node_flops(g, contraction), size = fb_dtype_size(n->dtype) == 8 ? 8 : 4;
-    double rows = (double)c.rows, columns = (double)c.columns, k = (double)c.depth;
-    double each = 2 * rows * columns * k, batch = each > 0 ? (double)c.batch : 1, units = fmax(m->units, 1);
+    double flops = (double)fb_node_flops(g, contraction);
+    bool tall = c.batch > 1 && fb_storage_is_tall(g, contraction);
+    double rows = (double)(tall ? c.batch * c.rows : c.rows), columns = (double)c.columns, k = (double)c.depth;
+    double each = 2 * rows * columns * k, batch = each > 0 && !tall ? (double)c.batch : 1, units = fmax(m->units, 1);
     bool alone = batch >= units || each < FB_SMALL_PRODUCT;
     double us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
     if (alone && each < FB_SMALL_PRODUCT) us /= fmin(units, batch);
-    if (rows == 1 || columns == 1) return us; /* a vector: nothing is packed */
-    double side = cbrt(each / 2), in = (rows + columns) * k - 2 * side * side, out = rows * columns - side * side;
-    return us + batch * size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
+    return us + batch * packed_us(m, rows, columns, k, product_size(n));
+}
+
+/* A block of one core: what the team was timed with takes it as many times longer as there are cores. */
+static double block_us(const fb_nest *nest, const fb_machine *m, const fb_chain_link *link)
+{
+    const fb_node *n = &nest->graph->nodes[link->node];
+    double rows = (double)nest->chain->block, columns = (double)link->columns, k = (double)link->depth;
+    double each = 2 * rows * columns * k, units = fmax(m->units, 1);
+    double us = fb_time_us(each, fb_rate_at(&m->gemm[n->dtype], each));
+    return us * (each < FB_SMALL_PRODUCT ? 1 : units) + packed_us(m, rows, columns, k, product_size(n)) * units;
+}
+
+double fb_schedule_host_chain_us(const fb_nest *nest, const fb_machine *m)
+{
+    double us = 0;
+    for (int i = 0; i < nest->chain->n_links; i++) us += block_us(nest, m, &nest->chain->link[i]);
+    return us * turns_of(nest, fmax(m->units, 1));
 }

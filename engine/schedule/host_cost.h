@@ -13,5 +13,7 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
 enum { FB_SMALL_PRODUCT = 50000 };
 /* One product, or one of each batch. */
 double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction);
+/* The products of a chain, which the library makes a block of rows at a time, on one core each. */
+double fb_schedule_host_chain_us(const fb_nest *nest, const fb_machine *m);
 
 #endif
