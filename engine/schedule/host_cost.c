@@ -237,49 +237,57 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
     return us * uneven_of(nest, knobs, fmax(m->units, 1));
 }
 
-/* What a product takes and leaves beyond a cube of as much work is packed and stored at rates of their own. */
-static double packed_us(const fb_machine *m, double rows, double columns, double k, double size)
+/* As the library is asked for it: a batch that is one tall matrix is one. */
+typedef struct {
+    double batch, rows, columns, k;
+} product;
+
+static product product_of(const fb_graph *g, fb_id contraction)
 {
-    if (rows == 1 || columns == 1) return 0; /* a vector: nothing is packed */
-    double side = cbrt(rows * columns * k), in = (rows + columns) * k - 2 * side * side,
-           out = rows * columns - side * side;
-    return size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
+    fb_contraction c = fb_contraction_of(g, contraction);
+    bool tall = c.batch > 1 && fb_storage_is_tall(g, contraction);
+    return (product){.batch = tall ? 1 : (double)c.batch,
+                     .rows = (double)(tall ? c.batch * c.rows : c.rows),
+                     .columns = (double)c.columns,
+                     .k = (double)c.depth};
 }
 
-static double product_size(const fb_node *n)
+static double packed_us(const fb_machine *m, const product *p, const fb_node *n)
 {
-    return fb_dtype_size(n->dtype) == 8 ? 8 : 4; /* 16-bit operands are widened */
+    double size = fb_dtype_size(n->dtype) == 8 ? 8 : 4; /* 16-bit operands are widened */
+    if (p->rows == 1 || p->columns == 1) return 0;      /* a vector: nothing is packed */
+    double side = cbrt(p->rows * p->columns * p->k), in = (p->rows + p->columns) * p->k - 2 * side * side,
+           out = p->rows * p->columns - side * side;
+    return p->batch * size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
 }
 
 /* A product that the library makes on one core, where it is one of many or too small for the team: as fast as those of
- * its size that calibration made so. */
+ * its size that calibration made so. What it takes and leaves beyond a cube of as much work is packed and stored at
+ * rates of their own. */
 double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
 {
     const fb_node *n = &g->nodes[contraction];
-    fb_contraction c = fb_contraction_of(g, contraction);
-    double flops = (double)fb_node_flops(g, contraction);
-    bool tall = c.batch > 1 && fb_storage_is_tall(g, contraction);
-    double rows = (double)(tall ? c.batch * c.rows : c.rows), columns = (double)c.columns, k = (double)c.depth;
-    double each = 2 * rows * columns * k, batch = each > 0 && !tall ? (double)c.batch : 1, units = fmax(m->units, 1);
-    bool alone = batch >= units || each < FB_SMALL_PRODUCT;
-    double us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
-    if (alone && each < FB_SMALL_PRODUCT) us /= fmin(units, batch);
-    return us + batch * packed_us(m, rows, columns, k, product_size(n));
+    product p = product_of(g, contraction);
+    double flops = (double)fb_node_flops(g, contraction), each = 2 * p.rows * p.columns * p.k;
+    double units = fmax(m->units, 1), us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
+    if (each > 0 && each < FB_SMALL_PRODUCT) us /= fmin(units, p.batch);
+    return us + packed_us(m, &p, n);
 }
 
-/* A block of one core: what the team was timed with takes it as many times longer as there are cores. */
-static double block_us(const fb_nest *nest, const fb_machine *m, const fb_chain_link *link)
-{
-    const fb_node *n = &nest->graph->nodes[link->node];
-    double rows = (double)nest->chain->block, columns = (double)link->columns, k = (double)link->depth;
-    double each = 2 * rows * columns * k, units = fmax(m->units, 1);
-    double us = fb_time_us(each, fb_rate_at(&m->gemm[n->dtype], each));
-    return us * (each < FB_SMALL_PRODUCT ? 1 : units) + packed_us(m, rows, columns, k, product_size(n)) * units;
-}
-
+/* Cores that have no block wait for those that do, and of few rows each core packs all of the right operand. */
 double fb_schedule_host_chain_us(const fb_nest *nest, const fb_machine *m)
 {
-    double us = 0;
-    for (int i = 0; i < nest->chain->n_links; i++) us += block_us(nest, m, &nest->chain->link[i]);
-    return us * turns_of(nest, fmax(m->units, 1));
+    const fb_chain *c = nest->chain;
+    double us = 0, units = fmax(m->units, 1), turns = turns_of(nest, units);
+    double shared = turns * units / fmax(blocks_of(nest), 1);
+    for (int i = 0; i < c->n_links; i++) {
+        fb_id id = c->link[i].node;
+        product p = product_of(nest->graph, id), block = p;
+        block.batch = turns * units, block.rows = (double)c->block;
+        const fb_node *n = &nest->graph->nodes[id];
+        bool one = p.batch == 1 && 2 * p.rows * p.columns * p.k < FB_SMALL_PRODUCT; /* a core's time already */
+        us += fb_schedule_host_product_us(nest->graph, m, id) * (one ? 1 : shared);
+        if (c->block < FB_FEW_ROWS) us += fmax(packed_us(m, &block, n) - packed_us(m, &p, n) * shared, 0);
+    }
+    return us;
 }

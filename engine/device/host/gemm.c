@@ -17,10 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    LEAST_ROWS = 64, /* of a block with an epilogue: the library packs all of B again for every block */
-};
-
 typedef enum { HOW_MATRIX, HOW_VECTOR, HOW_LOOP } how;
 
 /* One operand as BLAS sees it. */
@@ -146,14 +142,14 @@ static void plain_blocks(fb_host_gemm *g, int64_t parts)
 static void epilogue_blocks(fb_host_gemm *g, int64_t parts)
 {
     const fb_gemm_call *c = &g->call;
-    if (c->m < LEAST_ROWS * parts) {
+    if (c->m < FB_FEW_ROWS * parts) {
         plain_blocks(g, parts);
         g->epilogue_after = g->col_blocks > 1;
         return;
     }
     int64_t row_bytes = c->n * fb_dtype_size(c->dtype);
     int64_t rows = g->host->machine.shared_bytes / 2 / (row_bytes > 0 ? row_bytes : 1);
-    if (rows < LEAST_ROWS) rows = LEAST_ROWS;
+    if (rows < FB_FEW_ROWS) rows = FB_FEW_ROWS;
     int64_t blocks = fb_ceil_div(c->m, rows);
     set_blocks(g, blocks > parts ? fb_ceil_div(blocks, parts) * parts : parts, 1);
 }
