@@ -118,6 +118,36 @@ void fb_sums(float *data, int64_t rows, int64_t n, int64_t stride)
     }
 }
 
+/* Sums side by side, as of a product's columns: each of FB_LANE_STEPS steps adds to all `width` of a thread's, which
+ * stay in the first-level cache as what is added does. One step's additions wait for those of the step before. */
+enum { FB_LANE_STEPS = 32 };
+#define FB_LANES(NAME, TYPE, WIDE, LOAD, WIDTH)                                                                        \
+    void fb_lanes_##NAME(void *data, int64_t rows, int64_t stride)                                                     \
+    {                                                                                                                  \
+        _Pragma("omp parallel for") for (int64_t thread = 0; thread < fb_team_threads(); thread++)                     \
+        {                                                                                                              \
+            const TYPE *restrict x = (const TYPE *)((const char *)data + thread * stride), *restrict y = x + 512;      \
+            WIDE *restrict to = (WIDE *)((char *)data + (thread + 1) * stride) - (WIDTH);                              \
+            for (int64_t row = 0; row < rows; row++) {                                                                 \
+                const int64_t width = (WIDTH), first = row & 7;                                                        \
+                _Alignas(64) WIDE sum[WIDTH];                                                                          \
+                for (int64_t i = 0; i < width; i++) sum[i] = 0;                                                        \
+                for (int64_t k = 0; k < FB_LANE_STEPS; k++) {                                                          \
+                    _Pragma("omp simd") for (int64_t i = 0; i < width; i++)                                            \
+                    {                                                                                                  \
+                        sum[i] += LOAD(x[first + k]) * LOAD(y[k * width + i]);                                         \
+                    }                                                                                                  \
+                }                                                                                                      \
+                _Pragma("omp simd") for (int64_t i = 0; i < width; i++) to[i] = sum[i];                                \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+FB_LANES(f32, float, float, , 64)
+FB_LANES(f64, double, double, , 64)
+FB_LANES(f16, fb_f16, float, fb_from_f16, 64)
+FB_LANES(bf16, fb_bf16, float, fb_from_bf16, 64)
+FB_LANES(few, float, float, , 16)
+
 /* Elements that do not lie side by side, into some that do: the two halves of a thread's share. */
 void fb_gather(float *data, int64_t n, int64_t step, int64_t stride)
 {

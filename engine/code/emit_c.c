@@ -685,9 +685,13 @@ static void emit_lanes(loops *l)
     l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
     bool cut = l->x.lanes < last;
     if (!l->x.inner) pragma_parallel(l, collapse_words(l, l->x.together));
-    for (int d = 0; d < n - 1; d++) open_for(l, rows->var[d], rows->extent[d]);
-    open_chunks(l, name, last, l->x.lanes);
-    l->opened++;
+    for (int d = 0; d < n; d++) {
+        if (d == l->x.outside) {
+            open_chunks(l, name, last, l->x.lanes);
+            l->opened++;
+        }
+        if (d < n - 1) open_for(l, rows->var[d], rows->extent[d]);
+    }
     if (cut && FB_MUTATE(44, last % l->x.lanes, false))
         fb_emit(l->e, "const int64_t lanes = %" PRId64 " - %s0 < %" PRId64 " ? %" PRId64 " - %s0 : %" PRId64 ";", last,
                 name, l->x.lanes, last, name, l->x.lanes);

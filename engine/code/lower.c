@@ -384,16 +384,6 @@ static void add_products(fb_lowering *l, const fb_nest *nest, fb_launch *launch)
 
 /* ---- library calls ---- */
 
-/* Batch dims of the result step evenly through an operand (judge/family.c sees to it): one stride serves them. */
-static int64_t batch_stride(const fb_shape *result, const fb_shape *operand, const int64_t *strides)
-{
-    for (int d = result->rank - 3; d >= 0; d--) {
-        int at = d - (result->rank - operand->rank);
-        if (result->dim[d] > 1) return at < 0 || FB_MUTATE(15, operand->dim[at] == 1, false) ? 0 : strides[at];
-    }
-    return 0;
-}
-
 static void set_operand(const fb_lowering *l, const fb_contraction *c, int arg, fb_gemm_call *call, fb_id *base)
 {
     const fb_graph *g = l->g;
@@ -405,7 +395,7 @@ static void set_operand(const fb_lowering *l, const fb_contraction *c, int arg, 
     else
         fb_storage_operand(g, c->node, arg, strides);
     int64_t row = strides[s->rank - 2], col = strides[s->rank - 1];
-    int64_t batch = batch_stride(&g->nodes[c->node].shape, s, strides);
+    int64_t batch = fb_storage_batch_stride(&g->nodes[c->node].shape, s, strides);
     if (arg == 0)
         call->a_offset = offset, call->a_row = row, call->a_col = col, call->a_batch = batch;
     else

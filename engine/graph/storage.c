@@ -10,6 +10,7 @@
 #include "graph/storage.h"
 
 #include "base/mem.h"
+#include "base/mutate.h"
 #include "base/vec.h"
 #include "graph/access.h"
 
@@ -59,6 +60,27 @@ fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int
         return even_batches(result, s, strides) ? FB_OPERAND_LIES : FB_OPERAND_UNEVEN;
     fb_shape_strides(s, strides);
     return even_batches(result, s, strides) ? FB_OPERAND_LAID_OUT : FB_OPERAND_UNEVEN;
+}
+
+int64_t fb_storage_batch_stride(const fb_shape *result, const fb_shape *operand, const int64_t *strides)
+{
+    for (int d = result->rank - 3; d >= 0; d--) {
+        int at = d - (result->rank - operand->rank);
+        if (result->dim[d] > 1) return at < 0 || FB_MUTATE(15, operand->dim[at] == 1, false) ? 0 : strides[at];
+    }
+    return 0;
+}
+
+bool fb_storage_is_tall(const fb_graph *g, fb_id product)
+{
+    int64_t strides[FB_MAX_RANK];
+    const fb_node *n = &g->nodes[product];
+    const fb_shape *a = &g->nodes[n->args[0]].shape, *b = &g->nodes[n->args[1]].shape;
+    fb_storage_operand(g, product, 1, strides);
+    if (fb_storage_batch_stride(&n->shape, b, strides) != 0) return false;
+    fb_storage_operand(g, product, 0, strides);
+    int64_t rows = a->dim[a->rank - 2], row = strides[a->rank - 2];
+    return fb_storage_batch_stride(&n->shape, a, strides) == rows * row;
 }
 
 /* ---- the order ---- */

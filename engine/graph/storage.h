@@ -26,5 +26,9 @@ bool fb_storage_from_own(const fb_graph *g, fb_id node, void *bytes);
  * what is no such matrix is laid out first, row by row. Batches of them that no one stride serves are left to loops. */
 typedef enum { FB_OPERAND_LIES, FB_OPERAND_LAID_OUT, FB_OPERAND_UNEVEN } fb_operand_way;
 fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK]);
+/* The one stride from batch to batch of an operand that is not uneven; 0: all of them read the same. */
+int64_t fb_storage_batch_stride(const fb_shape *result, const fb_shape *operand, const int64_t *strides);
+/* Do all batches read one right operand, and their left rows follow each other? Then they are one matrix. */
+bool fb_storage_is_tall(const fb_graph *g, fb_id product);
 
 #endif

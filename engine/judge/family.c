@@ -147,12 +147,9 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
 /* On the host the library makes the products of blocks. */
 static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
-    bool generated = !m->target->calls_library && a->nest;
-    double us = generated ? fb_schedule_chain_us(a->nest, a->knobs, m) : 0;
-    if (generated && fb_schedule_chain_attends(a->nest, a->knobs))
-        return us; /* what becomes of scores is in its tiles */
-    for (int i = 0; i < a->kernel.n_contractions && !generated; i++)
-        us += fb_schedule_host_product_us(g, m, a->kernel.contractions[i]);
+    if (m->target->calls_library) return fb_schedule_host_chain_us(a->nest, m) + rest_us(g, m, a);
+    double us = fb_schedule_chain_us(a->nest, a->knobs, m);
+    if (fb_schedule_chain_attends(a->nest, a->knobs)) return us; /* what becomes of scores is in its tiles */
     return us + rest_us(g, m, a);
 }
 

@@ -141,13 +141,12 @@ static int sum_up(const fb_nest *nest, touches *all, const fb_traffic **out)
 }
 
 /* An access along the innermost loop, whose variable is `along` (FB_NONE: there is none, or that is not in it). */
-static void count_access(fb_nest *nest, fb_ix at, fb_dtype dtype, fb_ix along, int64_t times)
+static void count_apart(fb_nest *nest, fb_ix at, fb_dtype dtype, fb_ix along, int64_t times)
 {
     enum { PAGE = 1024 }; /* bytes, about: from there on each element comes with a line, and from a page, of its own */
     fb_nest_facts *f = &nest->facts;
     int64_t stride = 0;
     fb_ix rest;
-    if (fb_dtype_size(dtype) == 2) f->converted[dtype] += times;
     if (along == FB_NONE || at == FB_NONE || !fb_ix_uses(nest->pool, at, along)) return;
     bool even = fb_ix_stride(nest->pool, at, along, &stride, &rest);
     if (even && llabs(stride) <= 1) return;
@@ -155,6 +154,12 @@ static void count_access(fb_nest *nest, fb_ix at, fb_dtype dtype, fb_ix along, i
         f->far += times;
     else
         f->gathered += times;
+}
+
+static void count_access(fb_nest *nest, fb_ix at, fb_dtype dtype, fb_ix along, int64_t times)
+{
+    if (fb_dtype_size(dtype) == 2) nest->facts.converted[dtype] += times;
+    count_apart(nest, at, dtype, along, times);
 }
 
 static fb_ix innermost(const fb_space *s)
@@ -269,9 +274,12 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
         for (int i = 0; i < s->n_values; i++) {
             if (!needed[i] || s->values[i].space != s->passes[p].space || (s->values[i].kept && computed[i])) continue;
             count_value(nest, s, &s->values[i], rows * points);
-            if (s->values[i].kind == FB_VALUE_LOAD)
-                count_access(nest, s->values[i].at, nest->graph->nodes[s->values[i].node].dtype,
-                             innermost(across ? &s->rows : &s->spaces[s->passes[p].space]), rows * points);
+            fb_dtype stored = nest->graph->nodes[s->values[i].node].dtype;
+            /* sums side by side have a rate for each dtype, in which widening is */
+            if (s->values[i].kind == FB_VALUE_LOAD && across)
+                count_apart(nest, s->values[i].at, stored, innermost(&s->rows), rows * points);
+            else if (s->values[i].kind == FB_VALUE_LOAD)
+                count_access(nest, s->values[i].at, stored, innermost(&s->spaces[s->passes[p].space]), rows * points);
             computed[i] = true;
         }
     }

@@ -4,13 +4,16 @@
  * apart, each at a rate that calibration measures (device/host/calibrate.c): slow functions; sums along a row, each of
  * which waits for the one before, and the end of each row; elements that do not lie side by side along the innermost
  * loop, one load each, and those that lie pages apart, which the caches do not keep until their line is read again;
- * 16-bit elements, which are widened and narrowed. Kernels that are too small for the team run on one core. */
+ * 16-bit elements, which are widened and narrowed. Sums side by side and what loops read again have their own rates, and
+ * go on beside the rest. Kernels that are too small for the team run on one core. */
 #include "schedule/host_cost.h"
 
+#include "graph/storage.h"
 #include "nest/parts.h"
 #include "schedule/schedule.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* What the calibrated arithmetic of 16 bits takes beyond that of f32 is a load and a store with their conversions, an
  * element and round of so many FLOPs. */
@@ -34,10 +37,23 @@ static double uneven(const fb_loops_schedule *x, double units)
     return fmax(units / threads, units * fmin(turns * chunk, shared) / shared);
 }
 
-/* The same of the nest: of the section that is shared best. */
+static double blocks_of(const fb_nest *nest)
+{
+    const fb_chain *c = nest->chain;
+    return (double)c->batch * ceil((double)c->rows / fmax((double)c->block, 1));
+}
+
+/* How often a core takes a block of a chain, of those that take most. */
+static double turns_of(const fb_nest *nest, double units)
+{
+    return ceil(blocks_of(nest) / units);
+}
+
+/* The same of the nest: of the section that is shared best. A chain's blocks are shared, with all that is in them. */
 static double uneven_of(const fb_nest *nest, const fb_knobs *knobs, double units)
 {
     double least = units;
+    if (nest->chain) return turns_of(nest, units) * units / fmax(blocks_of(nest), 1);
     for (int i = 0; i < nest->n_sections; i++) {
         fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[i]);
         least = fmin(least, uneven(&x, units));
@@ -52,6 +68,151 @@ static double narrow(const fb_knobs *knobs, fb_dtype dtype)
     enum { VECTOR_BYTES = 32 };
     int64_t asked = fb_knob_of(knobs, FB_KNOB_VECTOR), elements = VECTOR_BYTES / fb_dtype_size(dtype);
     return asked > 0 && asked < elements ? (double)elements / (double)asked : 1;
+}
+
+/* ---- sums side by side ---- */
+
+static bool reduces(const fb_value *v, fb_pass p)
+{
+    return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth == p.depth + 1;
+}
+
+/* Each element of a step is added to a sum of its own, which is loaded and stored again; the next step waits for that,
+ * which few elements are too few to hide. */
+static double lane_pass_us(const fb_machine *m, const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x,
+                           fb_pass p)
+{
+    double rows = (double)fb_space_points(&s->rows), points = (double)fb_space_points(&s->spaces[p.space]);
+    double last = (double)s->rows.extent[s->rows.n - 1], chunks = ceil(last / (double)x->lanes), sums = 0, rate = NAN;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        sums += reduces(v, p);
+        if (v->kind == FB_VALUE_LOAD && v->space == p.space)
+            rate = fmin(rate, m->glanes[nest->graph->nodes[v->node].dtype]);
+    }
+    if (sums == 0 || last < 1) return 0;
+    return fmax(fb_time_us(sums * rows * points, rate), fb_time_us(rows / last * chunks * points, m->glane_steps));
+}
+
+static double lanes_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs)
+{
+    double us = 0;
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section *s = &nest->sections[i];
+        fb_loops_schedule x = fb_schedule_loops(nest, knobs, s);
+        for (int p = 0; p < s->n_passes && x.shape == FB_LOOPS_LANES; p++)
+            us += lane_pass_us(m, nest, s, &x, s->passes[p]);
+    }
+    return us;
+}
+
+/* ---- what is read again ----
+ *
+ * A load that does not move with a loop reads the same in each of its turns. The second time it comes from the nearest
+ * cache that has kept it: the one with room for all that one turn reads. Out of the first-level cache that is what rates
+ * were measured with; from farther away the bytes may take longer than the arithmetic. */
+
+/* A loop, outermost first: over row variable `row`, or a part of that; FB_NONE: over a pass. */
+typedef struct {
+    int row;
+    double extent;
+} level;
+
+typedef struct {
+    const fb_nest *nest;
+    const fb_section *s;
+    int n;
+    level level[FB_MAX_ROW_VARS + 2];
+} levels;
+
+static levels levels_of(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x)
+{
+    levels l = {.nest = nest, .s = s};
+    int last = s->rows.n - 1;
+    bool lanes = x->shape == FB_LOOPS_LANES;
+    for (int d = 0; d <= last; d++) {
+        double extent = (double)s->rows.extent[d];
+        if (lanes && d == x->outside)
+            l.level[l.n++] = (level){last, ceil((double)s->rows.extent[last] / (double)x->lanes)};
+        if (!lanes || d < last) l.level[l.n++] = (level){d, extent};
+    }
+    l.level[l.n++] = (level){FB_NONE, 1};
+    if (lanes) l.level[l.n++] = (level){last, (double)x->lanes};
+    return l;
+}
+
+/* How many elements of the load a loop makes of one. */
+static double moves(const levels *l, int at, const fb_value *v)
+{
+    const level *x = &l->level[at];
+    if (x->row == FB_NONE) return v->space == FB_NONE ? 1 : (double)fb_space_points(&l->s->spaces[v->space]);
+    return v->rows >> x->row & 1 ? x->extent : 1;
+}
+
+/* Rows at a stride of many lines share few sets of a cache: as much of it as they leave empty is lost to them. */
+static double crowding(const fb_machine *m, const levels *l, int at, const fb_value *v)
+{
+    enum { LINE = 64, WAYS = 8 };
+    const fb_space *space = v->space == FB_NONE ? NULL : &l->s->spaces[v->space];
+    int64_t stride = 0;
+    fb_ix rest;
+    if (!space || !space->n || l->level[l->n - 1].row == FB_NONE || at >= l->n - 2 || moves(l, l->n - 1, v) == 1)
+        return 1;
+    if (!fb_ix_stride(l->nest->pool, v->at, space->var[space->n - 1], &stride, &rest)) return 1;
+    int64_t apart = llabs(stride) * fb_dtype_size(v->dtype), sets = m->shared_bytes / (LINE * WAYS),
+            even = apart & -apart;
+    double lines = (double)(even < sets * LINE ? even : sets * LINE) / LINE;
+    double side_by_side = l->level[l->n - 1].extent * fb_dtype_size(v->dtype) / LINE;
+    return fmax(lines / fmax(side_by_side, 1), 1);
+}
+
+/* Bytes that it reads in one turn of a loop. */
+static double bytes_within(const levels *l, int at, const fb_value *v)
+{
+    double bytes = fb_dtype_size(v->dtype);
+    for (int i = at + 1; i < l->n; i++) bytes *= moves(l, i, v);
+    return fmin(bytes, (double)fb_node_bytes(l->nest->graph, v->node));
+}
+
+/* … and what all of them take of a cache. */
+static double all_within(const fb_machine *m, const levels *l, int at)
+{
+    double bytes = 0;
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (v->kind == FB_VALUE_LOAD) bytes += bytes_within(l, at, v) * crowding(m, l, at, v);
+    }
+    return bytes;
+}
+
+static double section_again_us(const fb_machine *m, const levels *l)
+{
+    enum { NEAREST_CACHE = 32 << 10 };
+    double us = 0, turns = 1;
+    for (int at = 0; at < l->n && l->level[at].row != FB_NONE; at++) {
+        double extent = l->level[at].extent, between = all_within(m, l, at), again = 0;
+        for (int i = 0; i < l->s->n_values && between > NEAREST_CACHE; i++) {
+            const fb_value *v = &l->s->values[i];
+            if (v->kind == FB_VALUE_LOAD && moves(l, at, v) == 1) again += (extent - 1) * bytes_within(l, at, v);
+        }
+        us += fb_memory_again_us(m, turns * again, between);
+        turns *= extent;
+    }
+    return us;
+}
+
+/* Blocks of products are small enough to stay near; an index_add goes its own way. */
+static double again_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs)
+{
+    double us = 0;
+    for (int i = 0; i < nest->n_sections && !nest->chain; i++) {
+        const fb_section *s = &nest->sections[i];
+        if (s->blocked || fb_section_adds(nest, s, &(fb_added){0})) continue;
+        fb_loops_schedule x = fb_schedule_loops(nest, knobs, s);
+        levels l = levels_of(nest, s, &x);
+        us += section_again_us(m, &l);
+    }
+    return us;
 }
 
 /* Each of the threads that share an index_add goes through all of the index. */
@@ -71,7 +232,33 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
     double us = in_vectors * narrow(knobs, dtype) + fb_time_us((double)f->summed, m->gsum) +
                 fb_time_us((double)f->sums, m->gsum_rows) + fb_time_us((double)f->gathered, m->ggather) +
                 fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
-    return nest ? (us + scatter_us(m, nest)) * uneven_of(nest, knobs, fmax(m->units, 1)) : us;
+    if (!nest) return us;
+    us = fmax(us, fmax(lanes_us(m, nest, knobs), again_us(m, nest, knobs))) + scatter_us(m, nest);
+    return us * uneven_of(nest, knobs, fmax(m->units, 1));
+}
+
+/* As the library is asked for it: a batch that is one tall matrix is one. */
+typedef struct {
+    double batch, rows, columns, k;
+} product;
+
+static product product_of(const fb_graph *g, fb_id contraction)
+{
+    fb_contraction c = fb_contraction_of(g, contraction);
+    bool tall = c.batch > 1 && fb_storage_is_tall(g, contraction);
+    return (product){.batch = tall ? 1 : (double)c.batch,
+                     .rows = (double)(tall ? c.batch * c.rows : c.rows),
+                     .columns = (double)c.columns,
+                     .k = (double)c.depth};
+}
+
+static double packed_us(const fb_machine *m, const product *p, const fb_node *n)
+{
+    double size = fb_dtype_size(n->dtype) == 8 ? 8 : 4; /* 16-bit operands are widened */
+    if (p->rows == 1 || p->columns == 1) return 0;      /* a vector: nothing is packed */
+    double side = cbrt(p->rows * p->columns * p->k), in = (p->rows + p->columns) * p->k - 2 * side * side,
+           out = p->rows * p->columns - side * side;
+    return p->batch * size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
 }
 
 /* A product that the library makes on one core, where it is one of many or too small for the team: as fast as those of
@@ -80,14 +267,27 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
 double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
 {
     const fb_node *n = &g->nodes[contraction];
-    fb_contraction c = fb_contraction_of(g, contraction);
-    double flops = (double)fb_node_flops(g, contraction), size = fb_dtype_size(n->dtype) == 8 ? 8 : 4;
-    double rows = (double)c.rows, columns = (double)c.columns, k = (double)c.depth;
-    double each = 2 * rows * columns * k, batch = each > 0 ? (double)c.batch : 1, units = fmax(m->units, 1);
-    bool alone = batch >= units || each < FB_SMALL_PRODUCT;
-    double us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
-    if (alone && each < FB_SMALL_PRODUCT) us /= fmin(units, batch);
-    if (rows == 1 || columns == 1) return us; /* a vector: nothing is packed */
-    double side = cbrt(each / 2), in = (rows + columns) * k - 2 * side * side, out = rows * columns - side * side;
-    return us + batch * size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
+    product p = product_of(g, contraction);
+    double flops = (double)fb_node_flops(g, contraction), each = 2 * p.rows * p.columns * p.k;
+    double units = fmax(m->units, 1), us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
+    if (each > 0 && each < FB_SMALL_PRODUCT) us /= fmin(units, p.batch);
+    return us + packed_us(m, &p, n);
+}
+
+/* Cores that have no block wait for those that do, and of few rows each core packs all of the right operand. */
+double fb_schedule_host_chain_us(const fb_nest *nest, const fb_machine *m)
+{
+    const fb_chain *c = nest->chain;
+    double us = 0, units = fmax(m->units, 1), turns = turns_of(nest, units);
+    double shared = turns * units / fmax(blocks_of(nest), 1);
+    for (int i = 0; i < c->n_links; i++) {
+        fb_id id = c->link[i].node;
+        product p = product_of(nest->graph, id), block = p;
+        block.batch = turns * units, block.rows = (double)c->block;
+        const fb_node *n = &nest->graph->nodes[id];
+        bool one = p.batch == 1 && 2 * p.rows * p.columns * p.k < FB_SMALL_PRODUCT; /* a core's time already */
+        us += fb_schedule_host_product_us(nest->graph, m, id) * (one ? 1 : shared);
+        if (c->block < FB_FEW_ROWS) us += fmax(packed_us(m, &block, n) - packed_us(m, &p, n) * shared, 0);
+    }
+    return us;
 }

@@ -11,7 +11,11 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
                                  const fb_nest_facts *f, double flops, fb_dtype dtype);
 /* FLOPs of a product: fewer are left to one core, for waking the team costs more than it saves. */
 enum { FB_SMALL_PRODUCT = 50000 };
+/* Rows of a core: fewer are not worth packing all of the right operand for. */
+enum { FB_FEW_ROWS = 64 };
 /* One product, or one of each batch. */
 double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction);
+/* The products of a chain, which the library makes a block of rows at a time, on one core each. */
+double fb_schedule_host_chain_us(const fb_nest *nest, const fb_machine *m);
 
 #endif

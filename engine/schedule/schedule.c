@@ -379,23 +379,54 @@ static int together_of(const fb_space *rows, int n, int64_t *shared)
     return c;
 }
 
+/* Do rows of loop d all read the same along the lanes, and more than the nearest cache keeps? */
+static bool reads_again(const fb_section *s, int d)
+{
+    enum { NEAREST_CACHE = 32 << 10 };
+    int last = s->rows.n - 1;
+    int64_t bytes = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE || !(v->rows >> last & 1)) continue;
+        if (v->rows >> d & 1) return false;
+        bytes += fb_space_points(&s->spaces[v->space]) * s->rows.extent[last] * fb_dtype_size(v->dtype);
+    }
+    return bytes > NEAREST_CACHE;
+}
+
+/* A row after the other would read a product's whole right operand each; the chunk's share of it stays in a core's
+ * second cache while all rows go by. */
+static int outside_of(const fb_section *s)
+{
+    int d = s->rows.n - 1;
+    while (d > 0 && !s->blocked && reads_again(s, d - 1)) d--;
+    return d;
+}
+
+static void share_lanes(const fb_section *s, fb_loops_schedule *x)
+{
+    const fb_space *rows = &s->rows;
+    int n = rows->n;
+    int64_t last = rows->extent[n - 1], chunks = fb_ceil_div(last, x->lanes);
+    x->inner = last == 0 || fb_space_points(rows) / last * chunks < FB_LOOPS_FEW;
+    x->outside = x->inner ? n - 1 : outside_of(s);
+    fb_space order = {.n = n};
+    for (int d = 0; d < n; d++)
+        order.extent[d] = d < x->outside ? rows->extent[d] : d > x->outside ? rows->extent[d - 1] : chunks;
+    x->together = together_of(&order, n, &x->shared);
+}
+
 /* Which loops of rows threads share. */
 static void share_rows(const fb_section *s, fb_loops_schedule *x)
 {
     const fb_space *rows = &s->rows;
-    int n = rows->n, outer = n - (x->shape == FB_LOOPS_ELEMENTS || x->shape == FB_LOOPS_LANES);
+    int n = rows->n, outer = n - (x->shape == FB_LOOPS_ELEMENTS);
     int64_t last = n ? rows->extent[n - 1] : 1;
     if (x->shape == FB_LOOPS_ELEMENTS && n == 1) outer = 1;
     x->together = together_of(rows, outer > 0 ? outer : 0, &x->shared);
     if (x->shape == FB_LOOPS_ELEMENTS && n > 1)
         x->cut = x->shared < EVEN && last >= 2 * FB_LOOPS_CHUNK && x->threads != 1 && !s->blocked;
     if (x->cut) x->shared *= fb_ceil_div(last, FB_LOOPS_CHUNK);
-    if (x->shape != FB_LOOPS_LANES) return;
-    int64_t chunks = fb_ceil_div(last, x->lanes);
-    x->inner = last == 0 || fb_space_points(rows) / last * chunks < FB_LOOPS_FEW;
-    bool all = x->together == n - 1 && x->shared < EVEN;
-    x->together = all ? n : x->together ? x->together : 1;
-    if (all) x->shared *= chunks;
 }
 
 static void share_added(const fb_nest *nest, const fb_section *s, const fb_added *a, fb_loops_schedule *x)
@@ -428,7 +459,10 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
     x.threads = (int)fb_knob_of(knobs, FB_KNOB_THREADS);
     if (!x.threads && x.work < FB_WORK_FOR_THREADS && x.shape != FB_LOOPS_LONG) x.threads = 1;
     x.vector = (int)fb_knob_of(knobs, FB_KNOB_VECTOR);
-    if (!adds) share_rows(s, &x);
+    if (!adds && x.shape == FB_LOOPS_LANES)
+        share_lanes(s, &x);
+    else if (!adds)
+        share_rows(s, &x);
     x.chunk = x.inner ? 0 : fb_knob_of(knobs, FB_KNOB_ROWS);
     return x;
 }

@@ -82,7 +82,8 @@ enum {
 typedef struct {
     fb_loops_shape shape;
     int64_t work;   /* operations, about */
-    int64_t lanes;  /* FB_LOOPS_LANES: rows at once */
+    int64_t lanes;  /* FB_LOOPS_LANES: rows at once, a chunk … */
+    int outside;    /* … and so many loops of rows are outside of that over chunks, the others within */
     bool inside;    /* it stands in a loop that threads share already: over a chain's blocks */
     bool inner;     /* threads share what is inside of a row or chunk: there are too few of these */
     int threads;    /* that share it: 1 where it is too little for more, 0: as many as there are */

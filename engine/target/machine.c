@@ -34,6 +34,7 @@ static const guess team_guess = {
               .gsum_rows = 1,
               .ggather = 8,
               .gfar = 0.8,
+              .glane_steps = 1.3,
               .gemm_in = 60,
               .gemm_out = 120},
     .copy_hot = {{4096, 8}, {65536, 40}, {1048576, 60}, {16777216, 40}},
@@ -65,6 +66,7 @@ static const guess grid_guess = {
               .gsum_rows = NAN,
               .ggather = NAN,
               .gfar = NAN,
+              .glane_steps = NAN,
               .gemm_in = NAN,
               .gemm_out = NAN},
     .copy_hot = {{65536, 40}, {1048576, 550}, {16777216, 3600}, {50331648, 5500}},
@@ -99,7 +101,10 @@ void fb_machine_default(fb_machine *m, fb_device_kind kind)
     m->gemm[FB_F16] = m->gemm[FB_BF16] = curve_of(&g->gemm_half);
     m->gemm_tf32 = curve_of(&g->gemm_tf32);
     double peak = target->grid ? 60000 : 60;
-    for (int d = 0; d < FB_DTYPES; d++) m->gflops[d] = fb_dtype_size((fb_dtype)d) == 8 ? peak / 2 : peak;
+    for (int d = 0; d < FB_DTYPES; d++) {
+        m->gflops[d] = fb_dtype_size((fb_dtype)d) == 8 ? peak / 2 : peak;
+        m->glanes[d] = target->grid || !fb_dtype_is_float((fb_dtype)d) ? NAN : m->gflops[d] / 2;
+    }
 }
 
 double fb_rate_at(const fb_rate_curve *c, double size)
@@ -161,13 +166,25 @@ double fb_copy_out_us(const fb_machine *m, double bytes)
     return across_us(m, &m->copy_out, bytes);
 }
 
-double fb_memory_filled_us(const fb_machine *m, double bytes)
+/* Small copies are mostly their launch: a larger one that is faster shows what the bytes take. */
+static double filled_rate(const fb_rate_curve *c, double bytes)
 {
-    const fb_rate_curve *c = copy_curve(m, bytes);
     double best = fb_rate_at(c, bytes);
     for (int i = 0; i < c->n; i++)
         if (c->size[i] >= bytes && c->rate[i] > best) best = c->rate[i];
-    return fb_time_us(bytes, best);
+    return best;
+}
+
+double fb_memory_filled_us(const fb_machine *m, double bytes)
+{
+    return fb_time_us(bytes, filled_rate(copy_curve(m, bytes), bytes));
+}
+
+double fb_memory_again_us(const fb_machine *m, double bytes, double between)
+{
+    double near = (double)m->shared_bytes, units = fmax(m->units, 1);
+    double all = between <= near ? between * units : fmax(between, near * units);
+    return fb_time_us(bytes, filled_rate(&m->copy_hot, all));
 }
 
 double fb_cycles_a_us(const fb_machine *m)
@@ -204,6 +221,7 @@ static const struct {
     {"gsum_rows", NUMBER, offsetof(fb_machine, gsum_rows)},
     {"ggather", NUMBER, offsetof(fb_machine, ggather)},
     {"gfar", NUMBER, offsetof(fb_machine, gfar)},
+    {"glane_steps", NUMBER, offsetof(fb_machine, glane_steps)},
     {"gemm_in", NUMBER, offsetof(fb_machine, gemm_in)},
     {"gemm_out", NUMBER, offsetof(fb_machine, gemm_out)},
 };
@@ -268,6 +286,8 @@ static json_t *guessed_to_json(const fb_machine *m)
         add_guessed(list, m, key, m->gemm[d].n);
         snprintf(key, sizeof key, "gflops.%s", fb_dtype_name((fb_dtype)d));
         add_guessed(list, m, key, isfinite(m->gflops[d]));
+        snprintf(key, sizeof key, "glanes.%s", fb_dtype_name((fb_dtype)d));
+        add_guessed(list, m, key, isfinite(m->glanes[d]));
     }
     return list;
 }
@@ -301,14 +321,17 @@ json_t *fb_machine_to_json(const fb_machine *m)
     json_object_set_new(o, "copy_in", curve_to_json(&m->copy_in));
     json_object_set_new(o, "copy_out", curve_to_json(&m->copy_out));
     json_object_set_new(o, "gemm_tf32", curve_to_json(&m->gemm_tf32));
-    json_t *gemm = json_object(), *gflops = json_object();
+    json_t *gemm = json_object(), *gflops = json_object(), *glanes = json_object();
     for (int d = 0; d < FB_DTYPES; d++) {
         const char *name = fb_dtype_name((fb_dtype)d);
         if (m->gemm[d].n) json_object_set_new(gemm, name, curve_to_json(&m->gemm[d]));
         fb_json_set_number(gflops, name, m->gflops[d]);
+        fb_json_set_number(glanes, name, m->glanes[d]);
     }
     json_object_set_new(o, "gemm", gemm);
     json_object_set_new(o, "gflops", gflops);
+    if (json_object_size(glanes)) json_object_set(o, "glanes", glanes);
+    json_decref(glanes);
     json_t *guessed = guessed_to_json(m);
     if (json_array_size(guessed)) json_object_set(o, "guessed", guessed);
     json_decref(guessed);
@@ -380,6 +403,7 @@ bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err)
         if (!curve_from_json(&out.gemm[d], json_object_get(json_object_get(value, "gemm"), name), "gemm", err))
             return false;
         out.gflops[d] = fb_json_number_or(json_object_get(value, "gflops"), name, NAN);
+        out.glanes[d] = fb_json_number_or(json_object_get(value, "glanes"), name, NAN);
     }
     *m = out;
     return true;

@@ -47,6 +47,9 @@ typedef struct {
     /* Of the host alone, in 1e9 a second: elements of rows that are summed up, and such rows; elements that do not lie
      * side by side, and that lie pages apart. */
     double gsum, gsum_rows, ggather, gfar;
+    /* … and sums side by side, per dtype of what is added to them: so many elements, in no more than so many steps, each
+     * of which waits for the one before. */
+    double glanes[FB_DTYPES], glane_steps;
     double gemm_in, gemm_out; /* … and GB/s at which a product takes operands and leaves its result */
 } fb_machine;
 
@@ -66,6 +69,9 @@ double fb_copy_out_us(const fb_machine *m, double bytes);
 /* The same at the best rate that the curve reaches for as many bytes or more: what they would take as part of a kernel
  * large enough to fill the device. */
 double fb_memory_filled_us(const fb_machine *m, double bytes);
+/* Bytes that one kernel reads again on each core, every time after `between` bytes of others: from the nearest cache that
+ * keeps as many. */
+double fb_memory_again_us(const fb_machine *m, double bytes, double between);
 /* A GPU's clock while it computes: from the rate of pointwise arithmetic and the lanes that a multiprocessor has for
  * it; 0: not known. */
 double fb_cycles_a_us(const fb_machine *m);

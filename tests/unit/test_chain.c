@@ -35,6 +35,23 @@ static void expect_one_chain(const planned *p)
 
 /* ---- results ---- */
 
+/* Whatever it is predicted to take: few rows would not be a chain else. */
+static planned fused(fb_graph *g)
+{
+    planned p = plan_of(g, FB_DEVICE_HOST, "none");
+    FB_VEC(fb_id) nodes = {0};
+    fb_plan *next = NULL;
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (fb_node_is_computed(g, i)) FB_VEC_PUSH(&nodes, i);
+    fb_verdict v =
+        fb_plan_try(p.plan, &(fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = nodes.n, .nodes = nodes.at}, &next);
+    FB_VEC_FREE(&nodes);
+    if (!next) fail_msg("%s", v.text);
+    fb_plan_free(p.plan);
+    p.plan = next;
+    return p;
+}
+
 static void run_all(fb_graph **graphs, int n)
 {
     unit u = {0};
@@ -42,7 +59,7 @@ static void run_all(fb_graph **graphs, int n)
     planned *plans = fb_calloc((size_t)n + 1, sizeof *plans);
     for (int i = 0; i < n; i++) {
         fb_error err = {0};
-        plans[i] = plan_of(graphs[i], FB_DEVICE_HOST, "max");
+        plans[i] = fused(graphs[i]);
         expect_one_chain(&plans[i]);
         programs[i] = fb_lower(plans[i].plan, &fb_target_c, &err);
         if (!programs[i]) fail_msg("%s", err.text);
@@ -182,6 +199,88 @@ static void other_shapes_are_refused(void **state)
     drop(&p);
 }
 
+/* ---- what they are predicted to take ---- */
+
+static double us_of(const planned *p)
+{
+    fb_plan_cost c;
+    fb_plan_cost_of(p->plan, &c);
+    return c.us;
+}
+
+/* A machine that computes in no time, with a second cache of 1 MB and a third that is ten times as slow. */
+static double generated_us(int64_t rows, int64_t depth, int64_t columns)
+{
+    fb_machine m;
+    fb_plan *next = NULL;
+    fb_machine_default(&m, FB_DEVICE_HOST);
+    m.units = 1, m.shared_bytes = 1 << 20, m.cache_bytes = 1 << 30, m.launch_us = 0;
+    m.copy_hot = m.copy_cold = (fb_rate_curve){.n = 2, .size = {1 << 20, (1 << 20) + 1}, .rate = {100, 10}};
+    m.gflops[FB_F32] = m.glanes[FB_F32] = m.glane_steps = m.gsum = m.gsum_rows = m.ggather = m.gfar = 1e9;
+    fb_graph *g = fb_graph_new("again");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(rows, depth), FB_F32),
+          w = source(g, FB_OP_PARAM, "w", SHAPE(depth, columns), FB_F32), y = NODE(g, FB_OP_MATMUL, "y", NULL, x, w);
+    planned p = {.g = with_output(g, y)};
+    p.planner = fb_planner_new(p.g, &m);
+    p.plan = fb_plan_new(p.planner);
+    fb_id product = FB_NONE;
+    for (fb_id i = 0; i < p.g->n_nodes; i++)
+        if (fb_node_class(p.g, i) == FB_CLASS_CONTRACTION) product = i;
+    fb_verdict v = fb_plan_try(p.plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = product, .b = FB_NONE}, &next);
+    if (!next) fail_msg("%s", v.text);
+    fb_plan_free(p.plan);
+    p.plan = next;
+    double us = us_of(&p);
+    drop(&p);
+    return us;
+}
+
+/* 100 rows read 64 columns of the right operand again each: out of the second cache where they fit there, which they do
+ * not where there are many of them, or where a stride of a power of two leaves most of its sets empty. */
+static void what_is_read_again_costs_its_cache(void **state)
+{
+    (void)state;
+    const double bytes = 100.0 * 4 * 1000 * 520;
+    double near = generated_us(100, 1000, 520), far = generated_us(100, 10000, 520),
+           crowded = generated_us(100, 1000, 512), once = generated_us(1, 10000, 520);
+    if (near < bytes / 100e3 || near > 1.5 * bytes / 100e3) fail_msg("near: %g µs", near);
+    if (far < 10 * bytes / 10e3 || far > 15 * bytes / 10e3) fail_msg("far: %g µs", far);
+    if (crowded < 0.9 * bytes / 10e3 || crowded > 1.5 * bytes / 10e3) fail_msg("crowded: %g µs", crowded);
+    if (once > 1.1 * 4 * 10000 * 520 / 10e3) fail_msg("once: %g µs", once);
+}
+
+/* Few rows are one block, which one core makes, and a library call is all cores' work. */
+static void a_block_of_rows_is_one_core_s(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {16, 4096};
+    for (int i = 0; i < 2; i++) {
+        planned chain = fused(mlp(0, rows[i], 384, 384, 384, FB_F32)),
+                max = plan_of(mlp(0, rows[i], 384, 384, 384, FB_F32), FB_DEVICE_HOST, "max");
+        expect_one_chain(&chain);
+        double more = us_of(&chain) / us_of(&max);
+        if (rows[i] == 16 ? more < 1.5 : more > 1.25) fail_msg("%d rows: %g times", (int)rows[i], more);
+        drop(&chain);
+        drop(&max);
+    }
+}
+
+/* A batch over one right operand is one tall product, as the library is asked for it. */
+static void a_tall_batch_is_one_product(void **state)
+{
+    (void)state;
+    double us[2];
+    for (int flat = 0; flat < 2; flat++) {
+        fb_graph *g = fb_graph_new("tall");
+        fb_id x = source(g, FB_OP_INPUT, "x", flat ? SHAPE(128, 256) : SHAPE(8, 16, 256), FB_F32),
+              w = source(g, FB_OP_PARAM, "w", SHAPE(256, 512), FB_F32);
+        planned p = plan_of(with_output(g, NODE(g, FB_OP_MATMUL, "y", NULL, x, w)), FB_DEVICE_HOST, "none");
+        us[flat] = us_of(&p);
+        drop(&p);
+    }
+    assert_float_equal(us[0], us[1], 1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +290,9 @@ int main(void)
         cmocka_unit_test(edges_lead_to_a_chain_one_by_one),
         cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
         cmocka_unit_test(other_shapes_are_refused),
+        cmocka_unit_test(what_is_read_again_costs_its_cache),
+        cmocka_unit_test(a_block_of_rows_is_one_core_s),
+        cmocka_unit_test(a_tall_batch_is_one_product),
     };
     return cmocka_run_group_tests_name("chain", tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 /* Generated C: the text of a few kernels against tests/golden (FB_UPDATE_GOLDEN=1 writes them anew), and what lowering
- * makes of plans. That the text computes the right thing is test_differential's matter. */
+ * makes of plans. That the text computes the right thing is test_differential's matter, but for the order of loops. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "code/lower.h"
 #include "unit/nest_help.h"
+#include "unit/run_program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +16,30 @@ typedef struct {
     fb_program *p;
 } lowered;
 
-static lowered lower_for(fb_device_kind kind, fb_graph *g, const char *preset)
+/* `generated`: products too, none is a library call. */
+static lowered lower_with(fb_device_kind kind, fb_graph *g, const char *preset, bool generated)
 {
     fb_machine m;
     fb_error err;
     fb_machine_default(&m, kind);
     lowered l = {.g = g, .planner = fb_planner_new(g, &m)};
     l.plan = fb_preset_find(preset)->make(l.planner, &err);
+    for (fb_id i = 0; i < g->n_nodes && generated; i++) {
+        fb_plan *next = NULL;
+        if (fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
+        fb_verdict v = fb_plan_try(l.plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}, &next);
+        if (!next) fail_msg("%s", v.text);
+        fb_plan_free(l.plan);
+        l.plan = next;
+    }
     l.p = fb_lower(l.plan, kind == FB_DEVICE_HOST ? &fb_target_c : &fb_target_cuda, &err);
     if (!l.p) fail_msg("%s", err.text);
     return l;
+}
+
+static lowered lower_for(fb_device_kind kind, fb_graph *g, const char *preset)
+{
+    return lower_with(kind, g, preset, false);
 }
 
 static lowered lower(fb_graph *g, const char *preset)
@@ -216,6 +231,58 @@ static void test_readers_of_a_product_read_the_same(void **state)
     drop(&l);
 }
 
+static void expect_right(const lowered *l)
+{
+    unit u = {0};
+    fb_error err = {0};
+    char text[512], *storage;
+    fb_interp *in = fb_interp_run(l->g, &(fb_interp_options){.seed = 7, .bounds = true}, NULL, 0, &err);
+    if (!in) fail_msg("%s", err.text);
+    unit_add(&u, l->p);
+    unit_compile(&u, "-O2");
+    void **buffers = run_program(&u, 0, l->p, l->g, 7, &storage);
+    if (!check_program(l->p, buffers, l->g, in, text)) fail_msg("%s\n%s", text, l->p->kernels[0].source);
+    fb_free(buffers);
+    fb_free(storage);
+    fb_interp_free(in);
+    unit_free(&u);
+}
+
+/* All rows of a product go by while a chunk of the right operand's columns is in a near cache, of each member of the
+ * batch that has one of its own; what is small is near anyway. */
+static void test_rows_go_by_a_chunk_of_columns(void **state)
+{
+    (void)state;
+    const struct {
+        fb_shape a, b;
+        fb_dtype dtype;
+        const char *order; /* of loops, those over rows and chunks */
+    } cases[] = {
+        {SHAPE(20, 70), SHAPE(70, 300), FB_F32, "ji"},           {SHAPE(20, 70), SHAPE(70, 64), FB_F32, "ij"},
+        {SHAPE(40, 150), SHAPE(150, 130), FB_BF16, "ji"},        {SHAPE(20, 70), SHAPE(70, 100), FB_F64, "ji"},
+        {SHAPE(3, 20, 70), SHAPE(70, 300), FB_F32, "ji"},        {SHAPE(3, 20, 70), SHAPE(3, 70, 300), FB_F32, "ikj"},
+        {SHAPE(3, 4, 9, 70), SHAPE(4, 70, 150), FB_F32, "ijlk"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_graph *g = fb_graph_new("chunks");
+        fb_id a = source(g, FB_OP_INPUT, "a", cases[i].a, cases[i].dtype),
+              b = source(g, FB_OP_PARAM, "b", cases[i].b, cases[i].dtype);
+        fb_id sum = NODE(g, FB_OP_MATMUL, "sum", NULL, a, b);
+        lowered l = lower_with(FB_DEVICE_HOST, with_output(g, NODE(g, FB_OP_RELU, "relu", NULL, sum)), "none", true);
+        char order[8] = "";
+        const char *at = l.p->kernels[0].source;
+        for (int n = 0; cases[i].order[n]; n++) {
+            at = strstr(at, "for (int64_t ");
+            assert_non_null(at);
+            at += strlen("for (int64_t ");
+            order[n] = *at, order[n + 1] = 0;
+        }
+        assert_string_equal(order, cases[i].order);
+        expect_right(&l);
+        drop(&l);
+    }
+}
+
 /* Where every thread of every block has an element, the texts for two sizes are the same, and the grids are not. */
 static void test_equal_texts_of_two_sizes_are_two_kernels(void **state)
 {
@@ -293,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_both_puzzles_become_the_same_kernel),
         cmocka_unit_test(test_members_share_a_kernel),
         cmocka_unit_test(test_readers_of_a_product_read_the_same),
+        cmocka_unit_test(test_rows_go_by_a_chunk_of_columns),
         cmocka_unit_test(test_equal_texts_of_two_sizes_are_two_kernels),
         cmocka_unit_test(test_names_are_safe),
         cmocka_unit_test(test_program_prints),

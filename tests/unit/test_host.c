@@ -1216,8 +1216,8 @@ static void a_library_is_chosen_by_shape(void **state)
 static void check_epilogues(bool dnnl)
 {
     fresh_cache("epilogue");
-    static const int64_t shapes[][4] = {{500, 64, 20, 1}, {1, 300, 400, 1}, {1, 300, 400, 3},
-                                        {5, 1, 9, 1},     {4000, 1, 40, 1}, {10, 20, 30, 7}};
+    static const int64_t shapes[][4] = {{500, 64, 20, 1}, {1, 300, 400, 1}, {1, 300, 400, 3}, {5, 1, 9, 1},
+                                        {4000, 1, 40, 1}, {10, 20, 30, 7},  {16, 301, 40, 1}, {130, 90, 20, 1}};
     static const fb_dtype dtypes[] = {FB_F32, FB_F64, FB_F16, FB_BF16};
     fb_device *d = device_with(dnnl);
     for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++) {

@@ -1,5 +1,11 @@
-/* What the cost model wants to know of this processor, measured: about two seconds, kept in the cache by processor and
- * core count. */
+/* What the cost model wants to know of this processor, measured: a few seconds, kept in the cache by processor and core
+ * count.
+ *
+ * Everything is timed in several passes, some tenths of a second apart, and each time is the shortest of all passes:
+ * what disturbs (another process, a neighbour on the same chip, a clock that is down) goes on for a while, makes times
+ * longer and never shorter, and twelve stretches right after another were all within it. Rates are made of these times
+ * once all are there, so that what is the difference of two times, or the choice between two libraries, compares
+ * undisturbed ones. Passes end when one of them made no time clearly shorter. */
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -13,12 +19,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     COPY_FIRST = 15, /* 2^15 … 2^28 bytes read and written */
     COPY_LAST = 28,
     L1_BYTES = 8 << 10, /* what arithmetic works on, a thread */
     TILE_STRIDE = 64 << 10,
+    GEMM_SIZES = 10, /* cubes, and two thin ones */
+    GEMM_FEW_ROWS = GEMM_SIZES - 2,
+    GEMM_FEW_STEPS = GEMM_SIZES - 1,
 };
 
 /* ---- where it is kept ---- */
@@ -82,7 +92,7 @@ void fb_host_machine(fb_machine *m, fb_host_sgemm *sgemm)
     read_sgemm(kept, &chosen);
     if (sgemm) *sgemm = (fb_host_sgemm){0};
     if (kept && fb_machine_from_json(&known, json_object_get(kept, "machine"), NULL) &&
-        strcmp(known.name, m->name) == 0 && known.gsum > 0 && /* else from before that was measured */
+        strcmp(known.name, m->name) == 0 && known.glane_steps > 0 && /* else from before that was measured */
         strcmp(chosen.library, dnnl_here()) == 0) {
         *m = known;
         if (sgemm) *sgemm = chosen;
@@ -125,23 +135,50 @@ static void keep_calibration(const fb_machine *m, const fb_host_sgemm *sgemm, co
 
 /* ---- timing ---- */
 
+/* What is timed, as a place in a table; sizes, dtypes and libraries follow. */
+enum {
+    TIME_LAUNCH,
+    TIME_BARRIERS,                 /* few, many */
+    TIME_SUMS = TIME_BARRIERS + 2, /* of long rows less and more, of short rows less and more */
+    TIME_APART = TIME_SUMS + 4,    /* less, more */
+    TIME_FAR = TIME_APART + 2,
+    TIME_SPECIALS,
+    TIME_FEW_LANES,
+    TIME_LANES,
+    TIME_ARITHMETIC = TIME_LANES + FB_DTYPES,
+    TIME_COPY_HOT = TIME_ARITHMETIC + FB_DTYPES,
+    TIME_COPY_COLD = TIME_COPY_HOT + COPY_LAST + 1,
+    TIME_COPY_ONE = TIME_COPY_COLD + COPY_LAST + 1,
+    TIME_GEMM = TIME_COPY_ONE + COPY_LAST + 1, /* of each dtype so many sizes, with either library */
+    TIMES = TIME_GEMM + FB_DTYPES * 2 * GEMM_SIZES,
+};
+
 typedef struct {
     fb_host *h;
     const fb_progress *progress;
     char *memory; /* two halves to copy between; also the matrices */
     int64_t bytes;
-    fb_host_rows few, many; /* the shortest times of all passes, as below */
-    double less_apart_us, more_apart_us;
+    double us[TIMES]; /* the shortest of all passes; 0: not timed */
+    bool shorter;     /* this pass made one clearly shorter */
 } bench;
 
 typedef void (*action)(bench *b, void *ctx);
 
+static double keep_shortest(bench *b, int which, double now_us)
+{
+    const double clearly = 0.95;
+    double was = b->us[which];
+    if (!(was > 0) || now_us < clearly * was) b->shorter = true;
+    if (!(was > 0) || now_us < was) b->us[which] = now_us;
+    return b->us[which];
+}
+
 /* µs of one call: the shortest of many short stretches of calls, so that interruptions do not count; of some even
  * where the first was interrupted for longer than all of them may take: a thread that another process keeps waiting
  * gets its turn after a few. */
-static double time_hot(bench *b, action act, void *ctx, double budget_us)
+static double time_hot(bench *b, int which, action act, void *ctx, double budget_us)
 {
-    enum { ROUNDS = 12, LEAST = 3, MORE = 3 };
+    enum { ROUNDS = 12, LEAST = 2, MORE = 2 };
     act(b, ctx);
     double begin = fb_now_us(), start = begin;
     act(b, ctx);
@@ -155,20 +192,53 @@ static double time_hot(bench *b, action act, void *ctx, double budget_us)
         double each = (fb_now_us() - start) / (double)calls;
         if (each < best) best = each;
     }
-    return best;
+    return keep_shortest(b, which, best);
 }
 
-static double time_cold(bench *b, action act, void *ctx)
+typedef struct {
+    action act;
+    void *ctx;
+} timed;
+
+/* The same of several calls that are compared: what is the difference of two times is nothing where a clock went up
+ * between them. They take turns, and those of the turn that was the shortest in all are kept together. */
+static void time_set(bench *b, int which, int n, const timed *t, double budget_us)
+{
+    enum { MOST = 8, ROUNDS = 24, LEAST = 2, STRETCH_US = 30 };
+    int64_t calls[MOST];
+    for (int i = 0; i < n; i++) {
+        t[i].act(b, t[i].ctx);
+        double start = fb_now_us();
+        t[i].act(b, t[i].ctx);
+        calls[i] = (int64_t)(STRETCH_US / (fb_now_us() - start + 0.05)) + 1;
+    }
+    double begin = fb_now_us(), kept = 0;
+    for (int i = 0; i < n; i++) kept += b->us[which + i] > 0 ? b->us[which + i] : INFINITY;
+    for (int round = 0; round < ROUNDS && (round < LEAST || fb_now_us() - begin < budget_us); round++) {
+        double us[MOST], sum = 0;
+        for (int i = 0; i < n; i++) {
+            double start = fb_now_us();
+            for (int64_t k = 0; k < calls[i]; k++) t[i].act(b, t[i].ctx);
+            us[i] = (fb_now_us() - start) / (double)calls[i];
+            sum += us[i];
+        }
+        if (!(sum < kept)) continue;
+        b->shorter |= sum < 0.95 * kept;
+        kept = sum;
+        for (int i = 0; i < n; i++) b->us[which + i] = us[i];
+    }
+}
+
+static double time_cold(bench *b, int which, action act, void *ctx)
 {
     double best = INFINITY;
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 2; round++) {
         fb_host_flush(b->h);
         double start = fb_now_us();
         act(b, ctx);
-        double us = fb_now_us() - start;
-        if (us < best) best = us;
+        best = fmin(best, fb_now_us() - start);
     }
-    return best;
+    return keep_shortest(b, which, best);
 }
 
 static void add_point(fb_rate_curve *c, double size, double rate)
@@ -199,11 +269,11 @@ static void measure_copies(bench *b, fb_machine *m, fb_rate_curve *one_core)
         double bytes = ldexp(1, e);
         copy all = {.elements = (int64_t)1 << (e - 3), .all_cores = 1},
              one = {.elements = all.elements, .all_cores = 0};
-        double hot = time_hot(b, do_copy, &all, 10000);
-        double cold = bytes > 4 * (double)m->cache_bytes ? hot : time_cold(b, do_copy, &all);
+        double hot = time_hot(b, TIME_COPY_HOT + e, do_copy, &all, 5000);
+        double cold = bytes > 4 * (double)m->cache_bytes ? hot : time_cold(b, TIME_COPY_COLD + e, do_copy, &all);
         add_point(&m->copy_hot, bytes, bytes / hot * 1e-3);
         add_point(&m->copy_cold, bytes, bytes / cold * 1e-3);
-        add_point(one_core, bytes, bytes / time_hot(b, do_copy, &one, 5000) * 1e-3);
+        add_point(one_core, bytes, bytes / time_hot(b, TIME_COPY_ONE + e, do_copy, &one, 2500) * 1e-3);
         /* a feed is one core's copy: half of the bytes arrive */
         add_point(&m->copy_in, bytes / 2, one_core->rate[one_core->n - 1] / 2);
     }
@@ -223,9 +293,10 @@ static void do_barriers(bench *b, void *ctx)
 static void measure_launches(bench *b, fb_machine *m)
 {
     int64_t rows = b->h->rt.threads, few = 10, many = 110;
-    m->launch_us = time_hot(b, do_nothing, &rows, 10000);
+    m->launch_us = time_hot(b, TIME_LAUNCH, do_nothing, &rows, 5000);
     m->sync_us = 0; /* a call has ended when it returns */
-    m->barrier_us = (time_hot(b, do_barriers, &many, 5000) - time_hot(b, do_barriers, &few, 5000)) / 100;
+    time_set(b, TIME_BARRIERS, 2, (timed[]){{do_barriers, &few}, {do_barriers, &many}}, 5000);
+    m->barrier_us = (b->us[TIME_BARRIERS + 1] - b->us[TIME_BARRIERS]) / 100;
     if (m->barrier_us < 0) m->barrier_us = 0;
 }
 
@@ -256,6 +327,17 @@ static void do_sums(bench *b, void *ctx)
     b->h->rt.sums((float *)(void *)b->memory, r->rows, r->n, TILE_STRIDE);
 }
 
+typedef struct {
+    void (*run)(void *data, int64_t rows, int64_t stride);
+    int64_t rows;
+} lanes;
+
+static void do_lanes(bench *b, void *ctx)
+{
+    const lanes *s = ctx;
+    s->run(b->memory, s->rows, TILE_STRIDE);
+}
+
 static void do_gather(bench *b, void *ctx)
 {
     b->h->rt.gather((float *)(void *)b->memory, *(int64_t *)ctx, 7, TILE_STRIDE);
@@ -279,36 +361,41 @@ void fb_host_sums(fb_machine *m, double threads, const fb_host_rows *few, const 
     m->gsum = threads * few_rows * (double)few->length / fmax(few_us - row_us * few_rows, least_us) * 1e-3;
 }
 
-/* The shortest of all passes; 0: none yet. A difference of two times that were disturbed apart may be anything. */
-static void keep_shortest(double *us, double now_us)
-{
-    *us = *us > 0 ? fmin(*us, now_us) : now_us;
-}
-
-static void time_rows(bench *b, fb_host_rows *r, int64_t length)
-{
-    enum { LESS = 2048, MORE = 16384 };
-    r->length = length;
-    r->less_rows = LESS / length;
-    r->more_rows = MORE / length;
-    rows_of less = {.rows = r->less_rows, .n = length}, more = {.rows = r->more_rows, .n = length};
-    keep_shortest(&r->less_us, time_hot(b, do_sums, &less, 5000));
-    keep_shortest(&r->more_us, time_hot(b, do_sums, &more, 5000));
-}
-
 /* What loops do that is not arithmetic side by side: elements and rows of sums, from rows of two lengths with as many
  * elements in all; elements apart. The call, which is most of a short one, is in both of two sizes. */
 static void measure_rows(bench *b, fb_machine *m)
 {
+    enum { LESS = 2048, MORE = 16384, LONG = 512, SHORT = 32 }; /* elements, of a row */
     double threads = b->h->rt.threads;
     int64_t less = 128, more = 1024, side = 1024;
-    time_rows(b, &b->few, 512);
-    time_rows(b, &b->many, 32);
-    fb_host_sums(m, threads, &b->few, &b->many);
-    keep_shortest(&b->less_apart_us, time_hot(b, do_gather, &less, 5000));
-    keep_shortest(&b->more_apart_us, time_hot(b, do_gather, &more, 5000));
-    m->ggather = threads * (double)(more - less) / fmax(b->more_apart_us - b->less_apart_us, least_us) * 1e-3;
-    m->gfar = (double)(side * side) / time_hot(b, do_transpose, &side, 10000) * 1e-3;
+    rows_of sums[] = {{LESS / LONG, LONG}, {MORE / LONG, LONG}, {LESS / SHORT, SHORT}, {MORE / SHORT, SHORT}};
+    timed t[4];
+    for (int i = 0; i < 4; i++) t[i] = (timed){do_sums, &sums[i]};
+    time_set(b, TIME_SUMS, 4, t, 10000);
+    const double *us = &b->us[TIME_SUMS];
+    fb_host_sums(m, threads, &(fb_host_rows){LONG, sums[0].rows, sums[1].rows, us[0], us[1]},
+                 &(fb_host_rows){SHORT, sums[2].rows, sums[3].rows, us[2], us[3]});
+    time_set(b, TIME_APART, 2, (timed[]){{do_gather, &less}, {do_gather, &more}}, 5000);
+    us = &b->us[TIME_APART];
+    m->ggather = threads * (double)(more - less) / fmax(us[1] - us[0], least_us) * 1e-3;
+    m->gfar = (double)(side * side) / time_hot(b, TIME_FAR, do_transpose, &side, 5000) * 1e-3;
+}
+
+/* Sums side by side: many at once show what an element takes, few what a step does. */
+static void measure_lanes(bench *b, fb_machine *m)
+{
+    enum { WIDE = 64, STEPS = 32, ROWS = 1024 }; /* as in kernels/host_runtime.c */
+    const fb_host_runtime *rt = &b->h->rt;
+    void (*const run[FB_DTYPES])(void *, int64_t, int64_t) = {
+        [FB_F32] = rt->lanes_f32, [FB_F64] = rt->lanes_f64, [FB_F16] = rt->lanes_f16, [FB_BF16] = rt->lanes_bf16};
+    double steps = (double)STEPS * ROWS * rt->threads;
+    memset(b->memory, 0, (size_t)rt->threads * TILE_STRIDE);
+    for (int d = 0; d < FB_DTYPES; d++) {
+        lanes all = {run[d], ROWS};
+        m->glanes[d] = run[d] ? WIDE * steps / time_hot(b, TIME_LANES + d, do_lanes, &all, 2500) * 1e-3 : NAN;
+    }
+    lanes few = {rt->lanes_few, ROWS};
+    m->glane_steps = steps / time_hot(b, TIME_FEW_LANES, do_lanes, &few, 2500) * 1e-3;
 }
 
 static void measure_arithmetic(bench *b, fb_machine *m)
@@ -322,12 +409,12 @@ static void measure_arithmetic(bench *b, fb_machine *m)
     memset(b->memory, 0, (size_t)rt->threads * TILE_STRIDE);
     for (int d = 0; d < FB_DTYPES; d++) {
         arithmetic a = {.run = run[d], .n = L1_BYTES / fb_dtype_size((fb_dtype)d), .rounds = 200};
-        double us = time_hot(b, do_arithmetic, &a, 8000);
+        double us = time_hot(b, TIME_ARITHMETIC + d, do_arithmetic, &a, 4000);
         m->gflops[d] = (double)(FLOPS * a.n * a.rounds * rt->threads) / us * 1e-3;
         memset(b->memory, 0, (size_t)rt->threads * TILE_STRIDE);
     }
     arithmetic a = {.n = L1_BYTES / 4, .rounds = 50};
-    m->gspecial = (double)(a.n * a.rounds * rt->threads) / time_hot(b, do_specials, &a, 8000) * 1e-3;
+    m->gspecial = (double)(a.n * a.rounds * rt->threads) / time_hot(b, TIME_SPECIALS, do_specials, &a, 4000) * 1e-3;
 }
 
 static void do_gemm(bench *b, void *ctx)
@@ -336,28 +423,34 @@ static void do_gemm(bench *b, void *ctx)
     fb_host_gemm_run(ctx, b->memory, b->memory + third, b->memory + 2 * third, NULL);
 }
 
-static double product_us(bench *b, int64_t rows, int64_t columns, int64_t k, fb_dtype dtype, fb_error *err)
+static double product_us(bench *b, int which, int64_t rows, int64_t columns, int64_t k, fb_dtype dtype, fb_error *err)
 {
     fb_gemm_call call = fb_program_plain_gemm(dtype, rows, columns, k);
     fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
     if (!g) return NAN;
-    double us = time_hot(b, do_gemm, g, 8000);
+    double us = time_hot(b, which, do_gemm, g, 4000);
     fb_host_gemm_free(g);
     return us;
 }
 
+static int gemm_time(fb_dtype dtype, int size, bool dnnl)
+{
+    return TIME_GEMM + ((int)dtype * GEMM_SIZES + size) * 2 + dnnl;
+}
+
 /* Of floats: with either library, and with which it was clearly less. From here on this device has it done so. */
-static double sgemm_us(bench *b, int64_t rows, int64_t columns, int64_t k, bool *dnnl, fb_error *err)
+static double sgemm_us(bench *b, int size, int64_t rows, int64_t columns, int64_t k, bool *dnnl, fb_error *err)
 {
     const double clearly = 0.95;
     fb_host_sgemm *s = &b->h->sgemm, chosen = *s;
+    int blas_time = gemm_time(FB_F32, size, false), dnnl_time = gemm_time(FB_F32, size, true);
     *dnnl = false;
-    if (!chosen.library[0]) return product_us(b, rows, columns, k, FB_F32, err);
+    if (!chosen.library[0]) return product_us(b, blas_time, rows, columns, k, FB_F32, err);
     *s = (fb_host_sgemm){0};
-    double blas_us = product_us(b, rows, columns, k, FB_F32, err);
+    double blas_us = product_us(b, blas_time, rows, columns, k, FB_F32, err);
     *s = (fb_host_sgemm){.n = 1, .flops = {1}, .dnnl = {true}, .few_rows = true, .few_steps = true};
     memcpy(s->library, chosen.library, sizeof s->library);
-    double dnnl_us = product_us(b, rows, columns, k, FB_F32, err);
+    double dnnl_us = product_us(b, dnnl_time, rows, columns, k, FB_F32, err);
     *s = chosen;
     *dnnl = dnnl_us < clearly * blas_us;
     return *dnnl ? dnnl_us : blas_us;
@@ -371,8 +464,8 @@ static bool measure_thin(bench *b, fb_machine *m, fb_error *err)
     double flops = 2.0 * WIDE * WIDE * THIN, side = cbrt(flops / 2),
            cube_us = flops / fb_rate_at(&m->gemm[FB_F32], flops) * 1e-3;
     fb_host_sgemm *s = &b->h->sgemm;
-    double in_us = sgemm_us(b, THIN, WIDE, WIDE, &s->few_rows, err),
-           out_us = sgemm_us(b, WIDE, WIDE, THIN, &s->few_steps, err);
+    double in_us = sgemm_us(b, GEMM_FEW_ROWS, THIN, WIDE, WIDE, &s->few_rows, err),
+           out_us = sgemm_us(b, GEMM_FEW_STEPS, WIDE, WIDE, THIN, &s->few_steps, err);
     if (isnan(in_us) || isnan(out_us)) return false;
     double in = 4 * (WIDE * (WIDE + THIN) - 2 * side * side), out = 4 * (WIDE * WIDE - side * side);
     m->gemm_in = in / fmax(in_us - cube_us, in_us / 10) * 1e-3;
@@ -392,10 +485,12 @@ static bool measure_gemm(bench *b, fb_dtype dtype, double budget_us, fb_rate_cur
     enum { LEAST = 128, MOST = 2048 }; /* the small ones take microseconds where nothing disturbs them */
     *curve = (fb_rate_curve){0};
     double us = 0;
-    for (int64_t n = 16; n <= MOST && (n <= LEAST || us * 10 < budget_us); n *= 2) {
+    int size = 0;
+    for (int64_t n = 16; n <= MOST && (n <= LEAST || us * 10 < budget_us); n *= 2, size++) {
         double flops = 2 * (double)n * (double)n * (double)n;
         bool dnnl;
-        us = dtype == FB_F32 ? sgemm_us(b, n, n, n, &dnnl, err) : product_us(b, n, n, n, dtype, err);
+        us = dtype == FB_F32 ? sgemm_us(b, size, n, n, n, &dnnl, err)
+                             : product_us(b, gemm_time(dtype, size, false), n, n, n, dtype, err);
         if (isnan(us)) return false;
         if (dtype == FB_F32) add_choice(&b->h->sgemm, flops, dnnl);
         add_point(curve, flops, flops / us * 1e-3);
@@ -439,6 +534,7 @@ static bool measure_all(bench *b, fb_machine *m, fb_rate_curve *one_core, fb_err
     if (!step(b, "calibrating: arithmetic", 0.1, err)) return false;
     measure_arithmetic(b, m);
     measure_rows(b, m);
+    measure_lanes(b, m);
     if (!step(b, "calibrating: copies", 0.2, err)) return false;
     measure_copies(b, m, one_core);
     return step(b, "calibrating: contractions", 0.6, err) && measure_gemms(b, m, err);
@@ -499,12 +595,13 @@ static void keep_best(fb_machine *m, const fb_machine *again)
     m->launch_us = fmin(m->launch_us, again->launch_us);
     m->barrier_us = fmin(m->barrier_us, again->barrier_us);
     m->gspecial = fmax(m->gspecial, again->gspecial);
-    if (sums_are_likely(again)) { /* a later pass knows the shortest times of all; of differences most is not best */
+    if (!sums_are_likely(m) && sums_are_likely(again)) { /* of differences the most is not the best */
         m->gsum = again->gsum;
         m->gsum_rows = again->gsum_rows;
         m->ggather = again->ggather;
     }
     m->gfar = fmax(m->gfar, again->gfar);
+    m->glane_steps = fmax(m->glane_steps, again->glane_steps);
     m->gemm_in = fmax(m->gemm_in, again->gemm_in);
     m->gemm_out = fmax(m->gemm_out, again->gemm_out);
     keep_faster(&m->copy_hot, &again->copy_hot);
@@ -513,14 +610,28 @@ static void keep_best(fb_machine *m, const fb_machine *again)
     m->copy_out = m->copy_in;
     for (int d = 0; d < FB_DTYPES; d++) {
         m->gflops[d] = fmax(m->gflops[d], again->gflops[d]);
+        m->glanes[d] = fmax(m->glanes[d], again->glanes[d]);
         keep_faster(&m->gemm[d], &again->gemm[d]);
     }
 }
 
+/* A machine that is busy all the while is calibrated with what there was. */
+static bool measure_passes(bench *b, fb_machine *m, fb_rate_curve *one_core, fb_error *err)
+{
+    enum { LEAST = 3, MOST = 8, ENOUGH_US = 6000000, PAUSE_US = 100000 };
+    double begin = fb_now_us();
+    for (int pass = 0; pass < MOST; pass++) {
+        b->shorter = false;
+        if (!measure_all(b, m, one_core, err)) return false;
+        bool settled = !b->shorter && !seems_busy(m, one_core);
+        if ((settled && pass + 1 >= LEAST) || fb_now_us() - begin > ENOUGH_US) break;
+        usleep(PAUSE_US);
+    }
+    return true;
+}
+
 bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
 {
-    enum { PASSES = 3, ENOUGH_US = 4000000 };
-    double begin = fb_now_us();
     bench b = {.h = h, .progress = progress, .bytes = (int64_t)1 << COPY_LAST};
     fb_rate_curve one_core;
     fb_machine m;
@@ -531,15 +642,7 @@ bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
     memset(b.memory, 0, (size_t)b.bytes);
     fb_host_system(&m);
     m.units = h->rt.threads;
-    bool ok = measure_all(&b, &m, &one_core, err);
-    for (int pass = 1; ok && pass < PASSES && fb_now_us() - begin < ENOUGH_US && seems_busy(&m, &one_core); pass++) {
-        fb_machine again = m;
-        fb_rate_curve alone;
-        ok = measure_all(&b, &again, &alone, err);
-        if (!ok) break;
-        keep_best(&m, &again);
-        keep_faster(&one_core, &alone);
-    }
+    bool ok = measure_passes(&b, &m, &one_core, err);
     munmap(b.memory, (size_t)b.bytes);
     if (!ok) return false;
     if (seems_busy(&m, &one_core) && h->machine.calibrated) keep_best(&m, &h->machine);

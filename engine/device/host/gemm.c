@@ -3,8 +3,8 @@
  * A contraction is cut into tasks (batch member × block of rows × block of columns) that the team of generated code
  * takes in turn, each with a BLAS call on one core. The library's own threads stay asleep: a second pool of spinning
  * threads beside OpenMP's costs more than it brings. With an epilogue a block is whole rows, small enough that it is
- * still in the cache when the epilogue reads it. A chain's kernel calls for its products itself, a block of rows at a
- * time.
+ * still in the cache when the epilogue reads it; rows that are too few for that are multiplied as if there were none,
+ * and it follows when all are done. A chain's kernel calls for its products itself, a block of rows at a time.
  */
 #include "base/integer.h"
 #include "base/mem.h"
@@ -16,10 +16,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    LEAST_ROWS = 64, /* of a block with an epilogue: the library packs all of B again for every block */
-};
 
 typedef enum { HOW_MATRIX, HOW_VECTOR, HOW_LOOP } how;
 
@@ -141,12 +137,19 @@ static void plain_blocks(fb_host_gemm *g, int64_t parts)
     set_blocks(g, best, fb_ceil_div(parts, best));
 }
 
+/* Each thread with a share of rows that is not worth packing all of B for would take nearly as long as one with all
+ * rows: then columns are shared too, and no block need be whole rows. */
 static void epilogue_blocks(fb_host_gemm *g, int64_t parts)
 {
     const fb_gemm_call *c = &g->call;
+    if (c->m < FB_FEW_ROWS * parts) {
+        plain_blocks(g, parts);
+        g->epilogue_after = g->col_blocks > 1;
+        return;
+    }
     int64_t row_bytes = c->n * fb_dtype_size(c->dtype);
     int64_t rows = g->host->machine.shared_bytes / 2 / (row_bytes > 0 ? row_bytes : 1);
-    if (rows < LEAST_ROWS) rows = LEAST_ROWS;
+    if (rows < FB_FEW_ROWS) rows = FB_FEW_ROWS;
     int64_t blocks = fb_ceil_div(c->m, rows);
     set_blocks(g, blocks > parts ? fb_ceil_div(blocks, parts) * parts : parts, 1);
 }
@@ -381,7 +384,7 @@ void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, vo
     else
         run_part(&r, 0, 1);
     if (!g->epilogue || !g->epilogue_after) return;
-    g->epilogue(&(fb_host_args){.buffers = args, .first = 0, .last = call->batch});
+    g->epilogue(&(fb_host_args){.buffers = args, .first = 0, .last = call->batch * (g->turned ? 1 : call->m)});
 }
 
 /* ---- products of chains ---- */

@@ -50,6 +50,11 @@ typedef void (*fb_host_entry)(const fb_host_args *args);
     X(void, arithmetic_i64, (void *data, int64_t n, int64_t rounds, int64_t stride))                                   \
     X(void, arithmetic_bool, (void *data, int64_t n, int64_t rounds, int64_t stride))                                  \
     X(void, sums, (float *data, int64_t rows, int64_t n, int64_t stride))                                              \
+    X(void, lanes_f32, (void *data, int64_t rows, int64_t stride))                                                     \
+    X(void, lanes_f64, (void *data, int64_t rows, int64_t stride))                                                     \
+    X(void, lanes_f16, (void *data, int64_t rows, int64_t stride))                                                     \
+    X(void, lanes_bf16, (void *data, int64_t rows, int64_t stride))                                                    \
+    X(void, lanes_few, (void *data, int64_t rows, int64_t stride))                                                     \
     X(void, gather, (float *data, int64_t n, int64_t step, int64_t stride))                                            \
     X(void, transpose, (float *to, const float *from, int64_t n))                                                      \
     X(void, specials, (float *data, int64_t n, int64_t rounds, int64_t stride))
