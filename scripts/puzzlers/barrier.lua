@@ -30,7 +30,7 @@ return fb.script {
   columns = { "launches", "barriers" },
 
   plans = {
-    launches = function(pl) pl:preset("max") end,
+    launches = function(pl) pl:preset("inductor") end,
     barriers = function(pl)
       pl:preset("max")
       for _, name in ipairs(pl:nodes()) do
@@ -52,11 +52,11 @@ return fb.script {
 
   puzzle = {
     order = 19,
-    about = "Five LSTMs of a few steps each. launches has two kernels a step, one of them a library's product; in "
-      .. "barriers each LSTM is one kernel for all its steps, whose blocks wait for each other in between.",
+    about = "Five LSTMs of a few steps each. launches has two kernels a step, one of them a library's product, as a "
+      .. "compiler leaves them; in barriers each LSTM is one kernel for all its steps, whose blocks wait for each other "
+      .. "in between.",
     compare = { "launches", "barriers" },
-    ask = "Look at `device busy`: the kernels of barriers take longer, for their products are not the library's. All "
-      .. "the same a run is over sooner. Why?",
+    ask = "The products of barriers are not the library's, and a run is over sooner all the same. What is most of that?",
     choices = {
       { "launches", "Launches: a barrier is crossed sooner than the next kernel is launched.",
         tell = "Launching, and draining the device before it, costs a few microseconds a step; a barrier about one." },
@@ -67,10 +67,11 @@ return fb.script {
     hints = {
       "Compare `launches`, and `device idle` with `device busy`, in both columns.",
       "Divide what is gained of the idle time by the launches that are gone.",
-      "`w` shows what is gained and what is lost. With larger matrices, which of the two grows?",
+      "`w` shows what is gained and where. With larger matrices, which part of it grows?",
     },
     tell = "Ending a kernel is the dearest barrier there is, and the only one that needs no care: inside a kernel all "
-      .. "blocks must be on the device at once, or they wait for ever. It pays as long as a step is short: with longer "
-      .. "ones the library's faster products outweigh it. Best is both, a fast product inside the kernel.",
+      .. "blocks must be on the device at once, or they wait for ever. It pays most where a step is short: with longer "
+      .. "ones the product decides, and the library's may be the faster one. Best is both, a fast product inside the "
+      .. "kernel.",
   },
 }
