@@ -46,8 +46,8 @@ complaint() {
     esac
     [ "$status" = 0 ] || [ -s err ] || echo "it fails without a word"
     [ "$(wc -l <err)" -le 3 ] || echo "$(wc -l <err) lines of errors"
-    # what a script's line is shown by, and what a library says that cannot go on without memory
-    grep -Ev '^fusebox: |^ *[0-9]* \|' err | grep -Ev 'libgomp: Out of memory|OpenBLAS' | head -1
+    # what a script's line is shown by, what a library says that cannot go on without memory, and the shell of its end
+    grep -Ev '^fusebox: |^ *[0-9]* \|' err | grep -Ev 'libgomp: Out of memory|OpenBLAS|^Aborted$' | head -1
 }
 
 # The next start: the same command in the same places, compared with what it gave at first.

@@ -97,7 +97,7 @@ else
     jumping run mine.lua none max --device host --out rows.jsonl
     is "it is measured while the clock jumps" 0 out '✓'
     json "with times of this world" -l rows.jsonl
-    holds "none of them below zero or a day long" awk '{ while (match($0, /"median":[-0-9.e+]+/)) { t = substr($0, RSTART + 9, RLENGTH - 9)
+    holds "none of them below zero or a day long" awk '{ while (match($0, /"median":[-0-9.e+]+/)) { t = substr($0, RSTART + 9, RLENGTH - 9) + 0
         if (t < 0 || t > 60e6) bad = 1; n++; $0 = substr($0, RSTART + RLENGTH) } } END { exit bad || !n }' rows.jsonl
     jumping run mine.lua none max --device host --out rows.jsonl
     is "a second run goes on from it" 0
