@@ -143,6 +143,12 @@ static char *kernels_of(const json_t *report)
     return fb_str_take(&out);
 }
 
+void line_undoubted(char *figure)
+{
+    size_t n = strlen(figure);
+    if (n && figure[n - 1] == '?') figure[n - 1] = '\0';
+}
+
 static void keep_told(const connection *c, const json_t *report)
 {
     told_figures t = {.seat = c->seat};
@@ -150,6 +156,7 @@ static void keep_told(const connection *c, const json_t *report)
     fb_figure_text(report, FB_FIGURE_LAUNCHES, t.f.launches);
     fb_figure_text(report, FB_FIGURE_DEVICE, t.f.device);
     fb_figure_text(report, FB_FIGURE_MOVED, t.f.moved);
+    line_undoubted(t.f.device);
     counts.reports++;
     FB_VEC_PUSH(&told, t);
     for (int i = 0; i < lost_lines.n; i++)

@@ -23,6 +23,9 @@ typedef struct {
     char wall[48], launches[48], device[48], moved[48];
 } shown_figures;
 
+/* Takes a figure's mark of doubt away: it is the text's own, and no part of what was told. */
+void line_undoubted(char *figure);
+
 /* Listens at `at` for a workshop that listens at `workshop`; a request that is open for longer than `patience_s` is
  * late. False with errno. */
 bool line_begin(const char *at, const char *workshop, double patience_s);

@@ -72,12 +72,11 @@ static void text_of(const row *r, int from, int to, char *out, size_t room)
     out[n] = '\0';
 }
 
-/* A figure as it was told: a mark of doubt is the screen's own; what is no figure is not known. */
+/* A figure as it was told; what is no figure is not known. */
 static void figure_of(const row *r, int from, int to, char out[48])
 {
     text_of(r, from, to, out, 48);
-    size_t n = strlen(out);
-    if (n && out[n - 1] == '?') out[n - 1] = '\0';
+    line_undoubted(out);
     if (out[0] < '0' || out[0] > '9') out[0] = '\0';
 }
 
