@@ -232,14 +232,16 @@ def reference(graph, seed, files):
 
 
 class MovingOps(Ops):
-    """Every double that is computed comes out a little larger or smaller, each by its own draw."""
+    """Every double that is computed comes out a little larger or smaller, each by its own draw; `largest` of them all."""
 
     def __init__(self):
         super().__init__(numpy, WIDE)
-        self.draws = numpy.random.default_rng(7)
+        self.draws, self.largest = numpy.random.default_rng(7), 0.0
 
     def moved(self, value):
         value = numpy.asarray(value)
+        if value.dtype == numpy.float64:
+            self.largest = max(self.largest, float(abs(value[numpy.isfinite(value)]).max(initial=0)))
         return value * (1 + MOVED * self.draws.uniform(-1, 1, value.shape)) if value.dtype == numpy.float64 else value
 
     def node(self, node, args):
@@ -248,12 +250,12 @@ class MovingOps(Ops):
 
 
 def moved(graph, seed, files, k):
-    """How far result k goes where all that it is made of goes by so many times itself."""
+    """How far result k goes where all that it is made of goes by so many times itself, and the largest value on the way."""
     analysis, ops = Analysis(graph), MovingOps()
     values = {n["id"]: ops.moved(source(Arrays, n, seed, files).astype(WIDE[n["dtype"]])) for n in analysis.sources()}
     with numpy.errstate(all="ignore"):
         off = abs(Walk(analysis, ops).run(values)[k] - reference(graph, seed, files)[k])
-    return float(off[numpy.isfinite(off)].max(initial=0)) / MOVED
+    return float(off[numpy.isfinite(off)].max(initial=0)) / MOVED, ops.largest
 
 
 def apart(got, want):

@@ -473,16 +473,21 @@ def function(graph, scopes, wide=False, groups=None):
 
 
 def moving():
-    """A mode in which every double that is computed comes out a little larger or smaller, each by its own draw."""
+    """A mode in which every double that is computed comes out a little larger or smaller, each by its own draw; `largest`
+    of them all."""
     from torch.utils._python_dispatch import TorchDispatchMode
     draws = torch.Generator(DEVICE).manual_seed(7)
 
     class Moving(TorchDispatchMode):
+        largest = 0.0
+
         def __torch_dispatch__(self, call, types, args=(), kwargs=None):
             out = call(*args, **(kwargs or {}))
             if call.is_view or call._schema.is_mutable or not isinstance(out, torch.Tensor) or out.dtype != torch.float64:
                 return out
-            return out * (1 + shared.MOVED * (2 * torch.rand(out.shape, generator=draws, device=out.device) - 1))
+            finite = out[out.isfinite()]
+            self.largest = max(self.largest, finite.abs().max().item() if finite.numel() else 0.0)
+            return out * (1 + shared.MOVED * (2 * torch.rand(out.shape, generator=draws, dtype=out.dtype, device=out.device) - 1))
     return Moving()
 
 
@@ -685,10 +690,11 @@ class Case(shared.Case):
 
         def moved(k):
             if not beside:
-                with moving():
+                with moving() as mode:
                     beside.append(wide(*(a.double() * 1 if a.is_floating_point() else a for a in arguments)))
+                beside.append(mode.largest)
             off = (beside[0][k].double() - want[k].double()).abs()
-            return (off[off.isfinite()].max().item() if bool(off.isfinite().any()) else 0.0) / shared.MOVED
+            return (off[off.isfinite()].max().item() if bool(off.isfinite().any()) else 0.0) / shared.MOVED, beside[1]
         allowed = allowed_of(self.graph)
         for k, (i, a, b) in enumerate(zip(checked(self.graph), got, want)):
             if a.numel():
