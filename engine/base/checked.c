@@ -1,12 +1,13 @@
 /* Files that carry a checksum (checked.h). */
 #include "base/checked.h"
 
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -130,64 +131,7 @@ char *fb_checked_read(const char *path, const char *key, size_t limit, size_t *n
     return NULL;
 }
 
-fb_checked fb_checked_map_file(const char *path, const char *key, fb_checked_map *out)
-{
-    int fd;
-    trailer t;
-    *out = (fb_checked_map){0};
-    fb_checked how = open_checked(path, &fd, &t);
-    if (how == FB_CHECKED_WHOLE) {
-        size_t size = (size_t)(t.contents + t.keys) + sizeof t;
-        void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED) {
-            close(fd);
-            return FB_CHECKED_ABSENT; /* memory ran out: that is not the file's fault */
-        }
-        madvise(map, size, MADV_SEQUENTIAL);
-        *out = (fb_checked_map){.at = map, .n = (size_t)t.contents, .mapped = size};
-        fb_hasher *h = fb_hasher_new();
-        fb_hasher_add(h, map, (size_t)(t.contents + t.keys));
-        bool good = has_key((const char *)map + t.contents, (size_t)t.keys, key);
-        good = fb_hash_equal(fb_hasher_end(h), t.hash) && good;
-        madvise(map, size, MADV_NORMAL);
-        if (!good) {
-            fb_checked_unmap(out);
-            how = FB_CHECKED_DAMAGED;
-        }
-    }
-    return close_checked(path, fd, how);
-}
-
-void fb_checked_unmap(fb_checked_map *map)
-{
-    if (map->at) munmap((void *)map->at, map->mapped);
-    *map = (fb_checked_map){0};
-}
-
 /* ---- writing ---- */
-
-bool fb_checked_begin(fb_checked_writer *w, const char *path, fb_error *err)
-{
-    *w = (fb_checked_writer){0};
-    if (!fb_new_file_begin(&w->file, path, FB_FILE_PRIVATE, err)) return false;
-    w->hasher = fb_hasher_new();
-    return true;
-}
-
-void fb_checked_add(fb_checked_writer *w, const void *bytes, size_t n)
-{
-    if (w->why) return;
-    if (!fb_write_all(w->file.fd, bytes, n)) w->why = errno;
-    fb_hasher_add(w->hasher, bytes, n);
-    w->n += n;
-}
-
-void fb_checked_abandon(fb_checked_writer *w)
-{
-    if (w->hasher) fb_hasher_end(w->hasher);
-    w->hasher = NULL;
-    fb_new_file_abandon(&w->file);
-}
 
 static trailer trailer_of(fb_hasher *h, uint64_t contents, const char *keys)
 {
@@ -198,30 +142,19 @@ static trailer trailer_of(fb_hasher *h, uint64_t contents, const char *keys)
     return t;
 }
 
-static bool finish(fb_checked_writer *w, const char *keys, bool durable, fb_error *err)
-{
-    trailer t = trailer_of(w->hasher, w->n, keys);
-    w->hasher = NULL;
-    if (!w->why && (!fb_write_all(w->file.fd, keys, strlen(keys)) || !fb_write_all(w->file.fd, &t, sizeof t)))
-        w->why = errno;
-    if (!w->why) return fb_new_file_commit(&w->file, durable, err);
-    fb_fail(err, FB_ERR_SYSTEM, "%s: %s", w->file.path, strerror(w->why));
-    fb_new_file_abandon(&w->file);
-    return false;
-}
-
-bool fb_checked_end(fb_checked_writer *w, const char *keys, fb_error *err)
-{
-    return finish(w, keys, true, err);
-}
-
-/* Not waited for until it is on the disk: a small file is made again sooner, and a torn one is seen. */
 bool fb_checked_write(const char *path, const char *key, const void *bytes, size_t n, fb_error *err)
 {
-    fb_checked_writer w;
-    if (!fb_checked_begin(&w, path, err)) return false;
-    fb_checked_add(&w, bytes, n);
-    return finish(&w, key, false, err);
+    fb_new_file file;
+    if (!fb_new_file_begin(&file, path, FB_FILE_PRIVATE, err)) return false;
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add(h, bytes, n);
+    trailer t = trailer_of(h, n, key);
+    if (fb_write_all(file.fd, bytes, n) && fb_write_all(file.fd, key, strlen(key)) &&
+        fb_write_all(file.fd, &t, sizeof t))
+        return fb_new_file_commit(&file, false, err);
+    fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(errno));
+    fb_new_file_abandon(&file);
+    return false;
 }
 
 bool fb_checked_seal(const char *path, const char *keys, fb_error *err)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The man page and the completion know every command and the keys they promise.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
-page=$FB_SRCDIR/man/fusebox.1
+page=$FB_SRCDIR/docs/man/fusebox.1
 fb --help
 commands=$(sed -n '/^Commands:/,/^Without/s/^  \([a-z]\{1,\}\) .*/\1/p' out; grep -oE '^  (devices|worker|fuzz)' out)
 holds "--help lists commands" test "$(echo "$commands" | wc -w)" -gt 9
@@ -9,7 +9,7 @@ missing=
 for c in $commands; do
     grep -qE "^\.BI? $c( |$)" "$page" || missing="$missing $c"
     for shell in fusebox _fusebox fusebox.fish; do
-        grep -qE "commands[= ].*\b$c\b" "$FB_SRCDIR/completion/$shell" || missing="$missing $shell:$c"
+        grep -qE "commands[= ].*\b$c\b" "$FB_SRCDIR/docs/completion/$shell" || missing="$missing $shell:$c"
     done
 done
 echo "$missing" >err
@@ -18,7 +18,7 @@ holds "every command is in man page and completion" test -z "$missing"
 # What completes after some words.
 complete_words() {
     bash -c '. "$1"; shift; PATH=$(dirname "$FUSEBOX"):$PATH; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _fusebox; printf "%s\n" "${COMPREPLY[@]}"' \
-        bash "$FB_SRCDIR/completion/fusebox" "$@" >out 2>err
+        bash "$FB_SRCDIR/docs/completion/fusebox" "$@" >out 2>err
     status=$?
 }
 complete_words "$FUSEBOX" ex
