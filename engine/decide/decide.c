@@ -303,3 +303,30 @@ fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use)
     fb_free(w.step_of);
     return w.plan;
 }
+
+/* ---- for presets that decide about groups ---- */
+
+void fb_decide_edges(const fb_planner *p, const fb_id *nodes, int n, fb_id scope, fb_pairs *out)
+{
+    const fb_deps *d = p->deps;
+    for (int i = 0; i < n; i++) {
+        for (int k = d->in_start[nodes[i]]; k < d->in_start[nodes[i] + 1]; k++) {
+            fb_id from = d->edges[k].producer;
+            if (d->edges[k].order_only || !fb_node_is_computed(p->g, from)) continue;
+            if (fb_scope_within(p->g, p->g->nodes[from].scope, scope)) FB_VEC_PUSH(out, (fb_pair){from, nodes[i]});
+        }
+    }
+}
+
+bool fb_decide_try_joined(fb_plan *plan, const fb_id *nodes, int n)
+{
+    fb_verdict why;
+    fb_analysis *to;
+    fb_ids slots = {0};
+    for (int i = 0; i < n; i++) FB_VEC_PUSH(&slots, plan->owner[nodes[i]]);
+    bool good =
+        n == 1 || (fb_plan_may_join(plan, slots.at, n, &why) && fb_plan_judge_join(plan, slots.at, n, &to, &why));
+    if (good && n > 1) fb_commit_join(plan, slots.at, n, to);
+    FB_VEC_FREE(&slots);
+    return good;
+}

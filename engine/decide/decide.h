@@ -62,12 +62,17 @@ bool fb_decide_try_recomputed(fb_plan *plan, fb_id node);
  * run both before and after another. Positions are in order before and afterwards. */
 bool fb_decide_try_inlined(fb_plan *plan, fb_id node, fb_id reader);
 
-/* The procedures: they decide, and leave what was taken in `d`. */
-void fb_inductor_decide(fb_decider *d);
-void fb_xla_decide(fb_decider *d);
-void fb_tinygrad_decide(fb_decider *d);
+/* Edges that carry a value to one of `nodes` from one inside `scope` (FB_NONE: from anywhere), in topological order: by
+ * consumer. */
+void fb_decide_edges(const fb_planner *p, const fb_id *nodes, int n, fb_id scope, fb_pairs *out);
+/* One group of all these nodes, where that is a kernel; false, and nothing is changed, where it is none. */
+bool fb_decide_try_joined(fb_plan *plan, const fb_id *nodes, int n);
 
-/* `auto` makes its plan as it decides. */
-fb_plan *fb_auto_plan(fb_decider *d);
+/* The procedures: fb_name_plan of each row. */
+#define PRESET(name, ...) fb_plan *fb_##name##_plan(fb_decider *d);
+#define BESIDE            PRESET
+#include "decide/presets.def"
+#undef PRESET
+#undef BESIDE
 
 #endif

@@ -1,4 +1,4 @@
-/* Presets: decision procedures with a name that turn a graph into a plan. One row each in decide/preset.c. Every one
+/* Presets: decision procedures with a name that turn a graph into a plan. One row each in decide/presets.def. Every one
  * keeps a record of its decisions when asked (decide/steps.h), can be stopped after the first N of them, and goes on
  * after a decision that is refused it:
  *     inductor            all of it

@@ -960,7 +960,7 @@ static void record_apart(inductor *w)
     FB_VEC_FREE(&left);
 }
 
-void fb_inductor_decide(fb_decider *d)
+static void decide_all(fb_decider *d)
 {
     size_t n = (size_t)d->planner->g->n_nodes + 1;
     inductor w = {.d = d, .g = d->planner->g, .model = fb_plan_new(d->planner)};
@@ -981,4 +981,16 @@ void fb_inductor_decide(fb_decider *d)
     fb_plan_free(w.model);
     fb_free(w.value);
     fb_free(w.cluster);
+}
+
+fb_plan *fb_inductor_plan(fb_decider *d)
+{
+    decide_all(d);
+    fb_plan *plan = fb_decisions_apply(d, FB_LIBRARY_KEEP);
+    for (int i = 0; i < d->taken.n; i++) {
+        const fb_taken *t = &d->taken.at[i];
+        if (t->what.kind != FB_STEP_CALL || !t->n_nodes || fb_decide_try_joined(plan, t->nodes, t->n_nodes)) continue;
+        fb_step_unable(d, t->step, "no kernel here holds all %d nodes of the call", t->n_nodes);
+    }
+    return plan;
 }

@@ -304,7 +304,7 @@ static void decide_value(tinygrad *w, fb_id x)
                        ends[v->why], n, n == 1 ? "" : "s", most);
 }
 
-void fb_tinygrad_decide(fb_decider *d)
+static void decide_all(fb_decider *d)
 {
     tinygrad w = {.d = d, .g = d->planner->g, .pool = fb_index_pool_new()};
     w.value = fb_calloc((size_t)w.g->n_nodes + 1, sizeof *w.value);
@@ -318,4 +318,10 @@ void fb_tinygrad_decide(fb_decider *d)
     for (fb_id i = 0; i < w.g->n_nodes; i++) FB_VEC_FREE(&w.value[i].buffers);
     fb_index_pool_free(w.pool);
     fb_free(w.value);
+}
+
+fb_plan *fb_tinygrad_plan(fb_decider *d)
+{
+    decide_all(d);
+    return fb_decisions_apply(d, FB_LIBRARY_FREE);
 }

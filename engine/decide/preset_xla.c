@@ -740,7 +740,7 @@ static void fuse_horizontally(xla *w)
     }
 }
 
-void fb_xla_decide(fb_decider *d)
+static void decide_all(fb_decider *d)
 {
     size_t n = (size_t)d->planner->g->n_nodes + 1;
     xla w = {.d = d, .g = d->planner->g, .model = fb_plan_new(d->planner)};
@@ -764,4 +764,10 @@ void fb_xla_decide(fb_decider *d)
     fb_plan_free(w.model);
     fb_free(w.kernel);
     fb_free(w.closed);
+}
+
+fb_plan *fb_xla_plan(fb_decider *d)
+{
+    decide_all(d);
+    return fb_decisions_apply(d, FB_LIBRARY_KEEP);
 }
