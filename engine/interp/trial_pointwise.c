@@ -207,8 +207,18 @@ static uint32_t decision_draw(const job *j, double x)
     return fb_trial_draw(fb_trial_bits(x), fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
 }
 
+/* What a comparison's draw is of: the difference; of what is equal, as all that a relu has cut off is to 0, the operands
+ * and how far roundings lead, or all such elements would turn together, and what they add up to might cancel. */
+static uint32_t comparison_draw(const job *j, const chunk *c, int k, double d)
+{
+    if (d != 0) return decision_draw(j, d);
+    uint64_t operands = fb_splitmix64(fb_trial_bits(c->x[0][0][k]) + 3 * fb_trial_bits(c->x[1][0][k]));
+    return fb_trial_draw(operands ^ fb_trial_bits(c->spread[k]), fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
+}
+
 /* In one lane nothing that is open holds, in one all does: a stored maximum of 16 bits may equal none of the values
- * that it was made of, where these are computed anew and kept wide. */
+ * that it was made of, where these are computed anew and kept wide. In each other lane each goes its own way: if the
+ * same two always turned together, a sum would not show what one of them adds to it. */
 static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
 {
     enum { NONE = 3, ALL = 4 };
@@ -224,8 +234,8 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
         double d = differences[0][k];
         if (j->margins && c->spread[k] > 0) j->margins[at + k] = fabs(d) / c->spread[k];
         if (!is_open(fabs(d), c->spread[k])) continue;
-        uint32_t draw = decision_draw(j, d);
-        for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : fb_trial_takes(l, draw);
+        uint32_t draw = comparison_draw(j, c, k, d);
+        for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : draw >> l & 1;
     }
 }
 
