@@ -163,6 +163,7 @@ typedef struct fb_program {
      * what the one before gave leaves. */
     bool overlap;
     bool fenced;  /* for tests, on the host: reading outside of a buffer that is no temporary ends the run */
+    bool lightly; /* for tests, on the host: compiled with few optimisations */
     fb_hash hash; /* of all of the above: names the compiled form */
 } fb_program;
 

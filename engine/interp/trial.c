@@ -1065,7 +1065,7 @@ static bool round_stored(fb_trial_eval *e, const fb_node *node, fb_trial_block *
     if (!(*room = fb_trial_cells(e, b->node, b->n * b->lanes))) return false;
     for (int l = 1; l < b->lanes; l++) {
         double *to = (*room)->at.f + l * b->n;
-        fb_rounding r = fb_rounding_of(l, b->node, node->dtype, true);
+        fb_rounding r = fb_rounding_of(e->s, l, b->node, node->dtype, true);
         for (int64_t at = 0; at < b->n; at += FB_TRIAL_CHUNK) {
             int n = b->n - at < FB_TRIAL_CHUNK ? (int)(b->n - at) : FB_TRIAL_CHUNK;
             int lost = fb_round_lane(&r, n, b->v[l] + at, to + at);

@@ -26,8 +26,9 @@
  *   - f64 has no wider type to round from: a result that is not exact is put off by up to two units in the last place.
  *     The exact lane itself is rounded there, so that a judge of f64 must allow for that.
  *   - decisions (comparisons, floor, sign, casts to integers, argmax, remainder) whose margin is within FB_TRIAL_MARGIN
- *     times what the lanes spread it are taken both ways: by half of the lanes so, by half otherwise. What compares
- *     values in which all lanes agree is certain. Divisors, and what a logarithm is taken of, are 0 in half of the
+ *     times what the lanes spread it are taken both ways: by half of the lanes so, by half otherwise. A comparison goes
+ *     as each lane draws for it, and one lane has none that is open, one all. What compares values in which all lanes
+ *     agree is certain. Divisors, and what a logarithm is taken of, are 0 in half of the
  * lanes where that lies as near. What relu, clamp and their like cut off may lie beyond their bound in a kernel though
  * it does so in no lane: where FB_TRIAL_CHANCE spreads of the operand lead there, one lane goes that share of the way.
  * So do the extremum of a row, and choices between values that meet where the choice turns. Casts to integers that do
@@ -68,6 +69,7 @@ typedef struct {
     fb_file_values files;  /* may be NULL */
     void *files_ctx;
     int trials;  /* lanes beside the exact one: 0 … FB_TRIALS */
+    int draw;    /* which lanes: others for each number from 0 on, of the same exact one. Less than 65536 */
     int threads; /* 0: all cores */
     /* 0: all elements; else at least so many of each wanted node, in blocks that hold its beginning, its end and places
      * between; of a node that shares the blocks of a larger one, what lies in these */

@@ -487,17 +487,18 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
     double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], even[FB_TRIAL_CHUNK], by_place[FB_TRIAL_CHUNK];
     const double *exact = fb_trial_f(fb_trial_at(p->e, p->id), 0), u = fb_trial_unit(p->node->dtype);
     int pair = p->k < 2 ? 0 : place_pair(j->lane);
-    uint64_t place_key = fb_trial_key(pair, p->id, FB_DRAW_PLACE);
+    uint64_t place_key = fb_trial_key(p->e->s, pair, p->id, FB_DRAW_PLACE);
     row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
     if (p->lowest != INT_MIN) one.exact = ldexp(1, p->lowest + (wide ? 53 : 24));
     if (p->k < 2) one.exact = -1;
-    if (p->cuts) one.cut = (fb_trial_share(j->lane, p->id, FB_DRAW_CUT) + 1) / 2 * u * (double)((p->k + 7) / 8);
+    if (p->cuts)
+        one.cut = (fb_trial_share(p->e->s, j->lane, p->id, FB_DRAW_CUT) + 1) / 2 * u * (double)((p->k + 7) / 8);
     one.always = p->tf32;
     one.by_value = pair ? of_both : 1;
     one.by_place = pair ? by_place : level;
     one.operand = sqrt((double)p->k);
-    one.sum_key = fb_trial_key(j->lane, p->id, FB_DRAW_SUM);
-    one.operand_key = fb_trial_key(j->lane, p->id, FB_DRAW_OPERAND);
+    one.sum_key = fb_trial_key(p->e->s, j->lane, p->id, FB_DRAW_SUM);
+    one.operand_key = fb_trial_key(p->e->s, j->lane, p->id, FB_DRAW_OPERAND);
     for (int64_t r = first; r < last; r++) {
         int64_t i = r / p->m, a_row = batch_at(p, p->a_step, i) * p->m + r % p->m;
         int64_t columns = batch_at(p, p->b_step, i) * p->n;
@@ -739,8 +740,9 @@ static bool scatter_floats(scatter *s)
         for (int64_t at = 0; at < v->n; at += FB_TRIAL_CHUNK) {
             int n = v->n - at < FB_TRIAL_CHUNK ? (int)(v->n - at) : FB_TRIAL_CHUNK;
             for (int k = 0; k < n; k++)
-                off[k] = sum[at + k] +
-                         (isfinite(sum[at + k]) ? fb_trial_sum_error(l, s->id, sum[at + k], squares[at + k]) : 0);
+                off[k] =
+                    sum[at + k] +
+                    (isfinite(sum[at + k]) ? fb_trial_sum_error(s->e->s, l, s->id, sum[at + k], squares[at + k]) : 0);
             fb_trial_settle(s->e, s->id, l, at, n, off);
         }
     }

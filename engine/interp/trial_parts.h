@@ -246,7 +246,7 @@ typedef struct {
 } fb_rounding;
 
 /* As a value in a kernel; stored: as what a kernel stores. Lanes 1 … */
-fb_rounding fb_rounding_of(int lane, fb_id node, fb_dtype dtype, bool stored);
+fb_rounding fb_rounding_of(const fb_trial_shared *s, int lane, fb_id node, fb_dtype dtype, bool stored);
 /* Rounds; `to` is not `from`. Returns the first element that overflowed, -1: none. */
 int fb_round_lane(const fb_rounding *r, int n, const double *from, double *to);
 /* Does the dtype hold all of them, whatever the device? */
@@ -292,8 +292,8 @@ typedef enum {
     FB_DRAW_REST,
     FB_DRAW_PLACE
 } fb_draw;
-uint64_t fb_trial_key(int lane, fb_id node, fb_draw what);
-double fb_trial_share(int lane, fb_id node, fb_draw what);
+uint64_t fb_trial_key(const fb_trial_shared *s, int lane, fb_id node, fb_draw what);
+double fb_trial_share(const fb_trial_shared *s, int lane, fb_id node, fb_draw what);
 
 /* Which of two ways lane 1 … takes a decision that could go both: of each two lanes one. */
 static inline bool fb_trial_takes(int lane, uint32_t draw)
@@ -343,9 +343,9 @@ static inline double fb_trial_gamma(fb_dtype dtype, int64_t n, double repeats)
 }
 
 /* The error of a sum in a lane, whose size is γ·max(|partial sums|, ‖terms‖₂). */
-static inline double fb_trial_sum_error(int lane, fb_id node, double sum, double size)
+static inline double fb_trial_sum_error(const fb_trial_shared *s, int lane, fb_id node, double sum, double size)
 {
-    return size == 0 ? 0 : fb_trial_swing(fb_trial_bits(sum), fb_trial_key(lane, node, FB_DRAW_SUM)) * size;
+    return size == 0 ? 0 : fb_trial_swing(fb_trial_bits(sum), fb_trial_key(s, lane, node, FB_DRAW_SUM)) * size;
 }
 
 #endif

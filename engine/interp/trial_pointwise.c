@@ -204,11 +204,21 @@ static bool is_open(double margin, double spread)
 
 static uint32_t decision_draw(const job *j, double x)
 {
-    return fb_trial_draw(fb_trial_bits(x), fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
+    return fb_trial_draw(fb_trial_bits(x), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
+}
+
+/* What a comparison's draw is of: the difference; of what is equal, as all that a relu has cut off is to 0, the operands
+ * and how far roundings lead, or all such elements would turn together, and what they add up to might cancel. */
+static uint32_t comparison_draw(const job *j, const chunk *c, int k, double d)
+{
+    if (d != 0) return decision_draw(j, d);
+    uint64_t operands = fb_splitmix64(fb_trial_bits(c->x[0][0][k]) + 3 * fb_trial_bits(c->x[1][0][k]));
+    return fb_trial_draw(operands ^ fb_trial_bits(c->spread[k]), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
 }
 
 /* In one lane nothing that is open holds, in one all does: a stored maximum of 16 bits may equal none of the values
- * that it was made of, where these are computed anew and kept wide. */
+ * that it was made of, where these are computed anew and kept wide. In each other lane each goes its own way: if the
+ * same two always turned together, a sum would not show what one of them adds to it. */
 static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
 {
     enum { NONE = 3, ALL = 4 };
@@ -224,8 +234,8 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
         double d = differences[0][k];
         if (j->margins && c->spread[k] > 0) j->margins[at + k] = fabs(d) / c->spread[k];
         if (!is_open(fabs(d), c->spread[k])) continue;
-        uint32_t draw = decision_draw(j, d);
-        for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : fb_trial_takes(l, draw);
+        uint32_t draw = comparison_draw(j, c, k, d);
+        for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : draw >> l & 1;
     }
 }
 
@@ -565,7 +575,7 @@ static bool hit_exactly(fb_op op, double a, double b, double v)
 /* f64 has no rounding that doubles could show: its results are put off by a unit or two instead. */
 static void put_off_doubles(const job *j, const chunk *c, int lane, int n, double *y)
 {
-    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_ROUND);
+    uint64_t key = fb_trial_key(j->e->s, lane, j->id, FB_DRAW_ROUND);
     for (int k = 0; k < n; k++) {
         uint64_t bits;
         if (hit_exactly(j->node->op, c->x[0][lane][k], c->x[1][lane][k], y[k])) continue;
@@ -604,12 +614,12 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
     int units = fb_bound_units(j->node->op);
     if (!units || !j->result_float) return;
     double share =
-        units > 1 ? fb_trial_share(lane, j->id, FB_DRAW_FUNCTION) * units * fb_trial_unit(j->node->dtype) : 0;
+        units > 1 ? fb_trial_share(j->e->s, lane, j->id, FB_DRAW_FUNCTION) * units * fb_trial_unit(j->node->dtype) : 0;
     /* In half of the lanes each value has a share of its own: the errors of two values do not cancel in their
      * difference. */
-    bool alike = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
+    bool alike = fb_trial_takes(lane, (uint32_t)fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
     double most = units * fb_trial_unit(j->node->dtype);
-    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_FUNCTION);
+    uint64_t key = fb_trial_key(j->e->s, lane, j->id, FB_DRAW_FUNCTION);
     double beside[FB_TRIAL_CHUNK], before[FB_TRIAL_CHUNK];
     bool chooses = fb_trial_chooses(j->node->op);
     if (chooses) memcpy(before, y, (size_t)n * sizeof *y);
@@ -629,7 +639,8 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
     if (chooses) keep_chosen(c, lane, n, before, y);
     /* Flushed on the way, whether the result is or not. */
     double flushed = fb_bound_flushed(j->node->op, j->node->attrs, j->node->dtype);
-    if (!(flushed > 0 && flushed < FLT_MAX) || !fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_OPERAND)))
+    if (!(flushed > 0 && flushed < FLT_MAX) ||
+        !fb_trial_takes(lane, (uint32_t)fb_trial_key(j->e->s, 0, j->id, FB_DRAW_OPERAND)))
         return;
     for (int k = 0; k < n; k++) y[k] = fabs(y[k]) <= flushed ? copysign(0, y[k]) : y[k];
 }
@@ -671,7 +682,7 @@ static void open_alike(job *j)
 static void add_alike(const job *j, const chunk *c, int lane, int64_t at, int n, double *y)
 {
     double u = fb_trial_unit(j->node->dtype);
-    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_SUM);
+    uint64_t key = fb_trial_key(j->e->s, lane, j->id, FB_DRAW_SUM);
     for (int a = 0; a < 2 && lane > 1; a++) {
         for (int k = 0; j->alike[a] && k < n; k++) {
             double lost = u * (double)j->alike[a][at + k] * fabs(c->x[1 - a][0][k]);
@@ -686,7 +697,7 @@ static void add_alike(const job *j, const chunk *c, int lane, int64_t at, int n,
 static void add_reordered(const job *j, const chunk *c, int lane, int n, double *y)
 {
     double u = fb_trial_unit(j->node->dtype == FB_F64 ? FB_F64 : FB_F32);
-    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_OPERAND);
+    uint64_t key = fb_trial_key(j->e->s, lane, j->id, FB_DRAW_OPERAND);
     for (int a = 0; a < 2 && lane > 1 && lane != 3; a++) {
         for (int k = 0; j->reorders[a] && k < n; k++) {
             double lost = u * fabs(c->x[1 - a][0][k]);
@@ -725,7 +736,7 @@ static void note_taken(const job *j, const chunk *c, int64_t at, int n)
 static void add_again(const job *j, const chunk *c, int lane, int64_t at, int n, double *y)
 {
     double u = fb_trial_unit(j->node->dtype);
-    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_PLACE);
+    uint64_t key = fb_trial_key(j->e->s, lane, j->id, FB_DRAW_PLACE);
     for (int a = 0; a < 2 && lane > 1 && lane != 3; a++) {
         for (int k = 0; j->taken_of[a] && k < n; k++) {
             double lost = u * (double)j->taken_of[a][at + k];

@@ -352,9 +352,9 @@ static void reduce_args(const job *j, const double *const *x, int64_t count, res
         if (lanes == 1 || isnan(rows[0][best])) continue;
         candidates c = find_candidates(rows, lanes, j->n, sign, best);
         uint64_t key = fb_trial_bits(rows[0][best]);
-        uint32_t draw = fb_trial_draw(key, fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
+        uint32_t draw = fb_trial_draw(key, fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
         for (int l = 1; l < lanes && c.n > 1; l++) {
-            uint32_t own = fb_trial_draw(key, fb_trial_key(l, j->id, FB_DRAW_FUNCTION));
+            uint32_t own = fb_trial_draw(key, fb_trial_key(j->e->s, l, j->id, FB_DRAW_FUNCTION));
             int which = l < 3 || c.n == 2 ? fb_trial_takes(l, draw) : (int)(own % (uint32_t)c.n);
             r->whole[l][at + k] = c.at[which];
         }
@@ -389,7 +389,7 @@ static double sum_held(job *j, int lane, int64_t at, double sum)
     double most = j->of == FB_F64 ? DBL_MAX : FLT_MAX;
     if (!lane || !isfinite(sum) || fabs(sum) <= most) return sum;
     atomic_store_explicit(&j->spreads, true, memory_order_relaxed);
-    if (!fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_MEAN))) return sum;
+    if (!fb_trial_takes(lane, (uint32_t)fb_trial_key(j->e->s, 0, j->id, FB_DRAW_MEAN))) return sum;
     fb_trial_overflowed(j->e, j->id, at, sum);
     return copysign(INFINITY, sum);
 }
@@ -397,7 +397,7 @@ static double sum_held(job *j, int lane, int64_t at, double sum)
 /* An infinite product that might as well be no number is that in half of the lanes. */
 static bool is_open(const job *j, int lane, double y, double error)
 {
-    return isinf(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_SUM));
+    return isinf(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(j->e->s, 0, j->id, FB_DRAW_SUM));
 }
 
 /* The last steps of a sum's lane: its error, and mean's division. */
@@ -409,11 +409,11 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
     if (fb_trial_is_extremum(j->node->op) && j->x->lanes > 1) lead_extrema(j, r, count);
     for (int l = 0; l < v->lanes; l++) {
         int own = l < j->x->lanes ? l : 0;
-        double division = means ? 4 * fb_trial_unit(j->of) * fb_trial_share(l, j->id, FB_DRAW_MEAN) : 0;
+        double division = means ? 4 * fb_trial_unit(j->of) * fb_trial_share(j->e->s, l, j->id, FB_DRAW_MEAN) : 0;
         for (int k = 0; k < count; k++) {
             double y = r->y[own][k];
             if (l && (isfinite(y) || is_open(j, l, y, r->error[own][k])))
-                y += fb_trial_sum_error(l, j->id, y, r->error[own][k]);
+                y += fb_trial_sum_error(j->e->s, l, j->id, y, r->error[own][k]);
             if (means) y = sum_held(j, l, at + k, y) / (double)j->n;
             if (l && isfinite(y)) y += division * y;
             if (l == 0 && r->error[0][k] != 0) atomic_store_explicit(&j->spreads, true, memory_order_relaxed);
@@ -640,15 +640,15 @@ static void scan_floats(scan *s, int lane, int64_t to, int64_t from, int64_t ski
  * up. */
 static double scan_error(const scan *s, int lane, double first, double sum, double size)
 {
-    bool together = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, s->id, FB_DRAW_SUM));
-    return fb_trial_sum_error(lane, s->id, together ? first : sum, size);
+    bool together = fb_trial_takes(lane, (uint32_t)fb_trial_key(s->e->s, 0, s->id, FB_DRAW_SUM));
+    return fb_trial_sum_error(s->e->s, lane, s->id, together ? first : sum, size);
 }
 
 static void settle_line(scan *s, int lane, int64_t to, double first, const double *sums, const double *sizes)
 {
     fb_trial_value *v = fb_trial_at(s->e, s->id);
     double room[FB_TRIAL_CHUNK], rounded[FB_TRIAL_CHUNK];
-    fb_rounding r = fb_rounding_of(lane, s->id, s->node->dtype, false);
+    fb_rounding r = fb_rounding_of(s->e->s, lane, s->id, s->node->dtype, false);
     for (int64_t at = 0; at < s->n; at += FB_TRIAL_CHUNK) {
         int n = s->n - at < FB_TRIAL_CHUNK ? (int)(s->n - at) : FB_TRIAL_CHUNK;
         for (int k = 0; k < n; k++) {
@@ -703,7 +703,7 @@ static void swap_close(const scan *s, const double *const *x, const int64_t *ord
         double gap = x[0][b * step] - x[0][a * step], spread = 0;
         for (int l = 1; l < lanes; l++) spread = fmax(spread, fabs(x[l][b * step] - x[l][a * step] - gap));
         if (!(spread > 0 && fabs(gap) <= FB_TRIAL_MARGIN * spread)) continue;
-        uint32_t draw = fb_trial_draw(fb_trial_bits(x[0][a * step]), fb_trial_key(0, s->id, FB_DRAW_FUNCTION));
+        uint32_t draw = fb_trial_draw(fb_trial_bits(x[0][a * step]), fb_trial_key(s->e->s, 0, s->id, FB_DRAW_FUNCTION));
         for (int l = 1; l < lanes; l++) {
             int64_t first = ranks[l][a], second = ranks[l][b];
             if (fb_trial_takes(l, draw) ? first - second == 1 : second - first == 1) continue; /* so it is already */

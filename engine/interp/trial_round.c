@@ -11,23 +11,24 @@
 
 /* ---- what a lane draws for a node ---- */
 
-uint64_t fb_trial_key(int lane, fb_id node, fb_draw what)
+uint64_t fb_trial_key(const fb_trial_shared *s, int lane, fb_id node, fb_draw what)
 {
-    return fb_splitmix64(fb_splitmix64((uint64_t)(uint32_t)node << 16 | (uint64_t)what << 8 | (uint64_t)lane));
+    uint64_t of_node = (uint64_t)s->o->draw << 48 | (uint64_t)(uint32_t)node << 16;
+    return fb_splitmix64(fb_splitmix64(of_node | (uint64_t)what << 8 | (uint64_t)lane));
 }
 
 /* Each lane has an eighth of [-1, 1] of its own, which one depends on the node: eight independent draws would often
  * leave one side out. */
-double fb_trial_share(int lane, fb_id node, fb_draw what)
+double fb_trial_share(const fb_trial_shared *s, int lane, fb_id node, fb_draw what)
 {
-    uint64_t of_node = fb_trial_key(0, node, what), of_lane = fb_trial_key(lane, node, what);
+    uint64_t of_node = fb_trial_key(s, 0, node, what), of_lane = fb_trial_key(s, lane, node, what);
     uint64_t stratum = ((uint64_t)lane * (2 * (of_node % 4) + 1) + (of_node >> 8)) % FB_TRIALS;
     return ((double)stratum + (double)(of_lane >> 11) * 0x1p-53) * (2.0 / FB_TRIALS) - 1;
 }
 
 int fb_trial_led(const fb_trial_eval *e, fb_id id, double value)
 {
-    uint32_t draw = fb_trial_draw(fb_trial_bits(value), fb_trial_key(0, 0, FB_DRAW_FUNCTION));
+    uint32_t draw = fb_trial_draw(fb_trial_bits(value), fb_trial_key(e->s, 0, 0, FB_DRAW_FUNCTION));
     return 1 + (int)((draw % FB_TRIALS + e->s->led[e->s->slot[id]]) % (uint32_t)(e->s->lanes - 1));
 }
 
@@ -82,24 +83,24 @@ static bool is_nearest(int lane)
 }
 
 /* Does the lane round values of the node that a kernel need not store? */
-static bool rounds(int lane, fb_id node)
+static bool rounds(const fb_trial_shared *s, int lane, fb_id node)
 {
-    return lane == 1 || (lane > 3 && fb_trial_key(lane, node, FB_DRAW_ROUND) >> 63);
+    return lane == 1 || (lane > 3 && fb_trial_key(s, lane, node, FB_DRAW_ROUND) >> 63);
 }
 
-fb_rounding fb_rounding_of(int lane, fb_id node, fb_dtype dtype, bool stored)
+fb_rounding fb_rounding_of(const fb_trial_shared *s, int lane, fb_id node, fb_dtype dtype, bool stored)
 {
-    fb_rounding r = {.to = dtype, .key = fb_trial_key(lane, node, FB_DRAW_ROUND)};
-    bool flush = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, node, FB_DRAW_ROUND));
+    fb_rounding r = {.to = dtype, .key = fb_trial_key(s, lane, node, FB_DRAW_ROUND)};
+    bool flush = fb_trial_takes(lane, (uint32_t)fb_trial_key(s, 0, node, FB_DRAW_ROUND));
     /* 16-bit values stay in f32; a product of floats that goes into a fused multiply-add is not rounded at all, and in
      * lanes 2 and 3 never, so that some at least show what that does. */
     bool never = lane == 2 || lane == 3;
-    if (!stored && !rounds(lane, node)) r.to = is_half(dtype) ? FB_F32 : flush && !never ? dtype : FB_F64;
+    if (!stored && !rounds(s, lane, node)) r.to = is_half(dtype) ? FB_F32 : flush && !never ? dtype : FB_F64;
     r.flush = flush && r.to != FB_F16 && r.to != FB_F64;
     /* Devices round to the nearest, so that what is alike in its last bits is all rounded the same way: a column of
      * 16-bit values plus one bias is off by one thing on average. Half of the lanes know that; the others treat alike
      * what lies between the same neighbours, whatever noise is in its last bits. */
-    r.by_rest = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, node, FB_DRAW_REST));
+    r.by_rest = fb_trial_takes(lane, (uint32_t)fb_trial_key(s, 0, node, FB_DRAW_REST));
     r.nearest = is_nearest(lane);
     return r;
 }
@@ -213,9 +214,9 @@ void fb_trial_overflowed(fb_trial_eval *e, fb_id id, int64_t at, double value)
 }
 
 /* Of f64 that is the rest of a product, which no double shows: what is chosen goes to a neighbour. */
-static void put_off_chosen(fb_id id, int lane, int n, double *to)
+static void put_off_chosen(const fb_trial_shared *s, fb_id id, int lane, int n, double *to)
 {
-    uint64_t key = fb_trial_key(lane, id, FB_DRAW_ROUND);
+    uint64_t key = fb_trial_key(s, lane, id, FB_DRAW_ROUND);
     for (int k = 0; k < n; k++)
         if (to[k] != 0 && isfinite(to[k]))
             to[k] = nextafter(to[k], fb_trial_swing(bits_of(to[k]), key) > 0 ? DBL_MAX : -DBL_MAX);
@@ -243,12 +244,12 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
     bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) || (lane == 3 && (!pointwise || held));
     bool sum = e->s->sum[e->s->slot[id]], handed_on = sum && fb_trial_chooses(node->op);
     stored |= e->s->steady[e->s->slot[id]] && !sum;
-    fb_rounding r = fb_rounding_of(lane, id, node->dtype, stored);
+    fb_rounding r = fb_rounding_of(e->s, lane, id, node->dtype, stored);
     if (handed_on) r = (fb_rounding){.to = FB_F64};
     take_side(&r, lane, e->s->of_two[e->s->slot[id]]);
     int first = fb_round_lane(&r, n, from, to);
     if (first >= 0) fb_trial_overflowed(e, id, at + first, from[first]);
-    if (node->dtype == FB_F64 && fb_trial_chooses(node->op)) put_off_chosen(id, lane, n, to);
+    if (node->dtype == FB_F64 && fb_trial_chooses(node->op)) put_off_chosen(e->s, id, lane, n, to);
 }
 
 /* ---- sums ---- */

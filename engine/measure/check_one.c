@@ -9,10 +9,9 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "graph/storage.h"
-#include "measure/judge.h"
+#include "measure/judging.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,47 +140,6 @@ static fb_hash memo_key(const fb_one_launch *one, const uint64_t *stored)
 /* Beyond so many elements only samples have trials, and the rest is held against what is usual in these. */
 enum { LARGE = 1 << 22, SAMPLE = 1 << 18 };
 
-/* One stored value; a judgement and a spread each thread. */
-typedef struct {
-    fb_judge_shape shape;
-    const char *got;
-    fb_judgement *judge;
-    fb_spread *spread;
-    fb_usual_spread usual;
-} stored_value;
-
-typedef struct {
-    stored_value *value; /* a wanted node each */
-    int n_threads;
-    bool exact; /* lane 0 alone: by what is usual */
-} judging;
-
-/* Blocks come from several threads, each with sums of its own. */
-static void judge_block(void *ctx, int thread, const fb_trial_block *b)
-{
-    enum { PIECE = 1 << 14 };
-    const judging *all = ctx;
-    const stored_value *v = &all->value[b->want];
-    int size = fb_dtype_size(v->shape.dtype);
-    float spread[PIECE];
-    if (all->exact) {
-        fb_judgement_add_usual(&v->judge[thread], &v->shape, b->first, b->n, b->v[0], &v->usual,
-                               v->got + b->first * size);
-        return;
-    }
-    for (int64_t at = 0, n; at < b->n; at += n) {
-        n = b->n - at < PIECE ? b->n - at : PIECE;
-        fb_trial_block piece = {.node = b->node, .want = b->want, .first = b->first + at, .n = n, .lanes = b->lanes};
-        for (int l = 0; l < b->lanes; l++) {
-            piece.v[l] = b->v[l] ? b->v[l] + at : NULL;
-            piece.i[l] = b->i[l] ? b->i[l] + at : NULL;
-        }
-        fb_spread_add(&v->spread[thread], &v->shape, &piece, spread);
-        fb_judgement_add(&v->judge[thread], &v->shape, piece.first, n, piece.v[0], piece.i[0], spread,
-                         v->got + piece.first * size);
-    }
-}
-
 /* A value that rounding moves a little when its operands do: then what is usual in samples is so elsewhere. */
 static bool is_smooth(fb_op op)
 {
@@ -247,53 +205,25 @@ static bool cancelled(void *ctx, int64_t done, int64_t total)
     return !p || !p->step || p->step(p->ctx, "checking", total ? (double)done / (double)total : 0);
 }
 
-static void join_threads(const judging *all, int n_want)
-{
-    for (int i = 0; i < n_want; i++) {
-        const stored_value *v = &all->value[i];
-        for (int t = 1; t < all->n_threads; t++) {
-            fb_judgement_join(&v->judge[0], &v->judge[t]);
-            fb_spread_join(&v->spread[0], &v->spread[t]);
-            fb_judgement_clear(&v->judge[t]);
-            v->spread[t] = (fb_spread){0};
-        }
-    }
-}
-
-static bool evaluate(const fb_one_launch *one, judging *all, const fb_id *want, int n_want, fb_trial_overflow *overflow,
-                     const fb_progress *progress, fb_error *err)
+static bool judge_stored(const fb_one_launch *one, fb_judging *j, fb_error_report *out, fb_trial_overflow *overflow,
+                         const fb_progress *progress, fb_error *err)
 {
     const fb_launch *l = launch_of(one);
     fb_given *given = fb_calloc((size_t)l->n_reads + 1, sizeof *given);
     for (int k = 0; k < l->n_reads; k++) given[k] = (fb_given){l->reads[k].node, one->bytes[k]};
     if (l->n_reads) qsort(given, (size_t)l->n_reads, sizeof *given, by_node);
-    fb_trial_options o = {.n_given = l->n_reads,
-                          .given = given,
-                          .seed = one->job->seed,
-                          .files = one->job->files,
-                          .files_ctx = one->job->files_ctx,
-                          .trials = FB_TRIALS,
-                          .threads = one->job->threads,
-                          .progress = cancelled,
-                          .progress_ctx = (void *)(uintptr_t)progress};
-    all->n_threads = fb_trial_threads(&o);
-    for (int i = 0; i < n_want; i++) {
-        all->value[i].judge = fb_calloc((size_t)all->n_threads, sizeof *all->value[i].judge);
-        all->value[i].spread = fb_calloc((size_t)all->n_threads, sizeof *all->value[i].spread);
-        for (int t = 0; t < all->n_threads; t++) fb_judgement_clear(&all->value[i].judge[t]);
-    }
-    bool large = is_large(one), rest = large && !one->sampled && is_all_smooth(one);
-    o.sample = large && (rest || one->sampled) ? SAMPLE : 0;
-    bool ok = fb_trial_run(one->job->g, &o, want, n_want, judge_block, all, overflow, err);
-    if (ok) join_threads(all, n_want);
-    if (ok && rest) {
-        for (int i = 0; i < n_want; i++) all->value[i].usual = fb_spread_usual(&all->value[i].spread[0]);
-        all->exact = true;
-        o.trials = 0;
-        o.sample = 0;
-        ok = fb_trial_run(one->job->g, &o, want, n_want, judge_block, all, NULL, err);
-        if (ok) join_threads(all, n_want);
-    }
+    bool large = is_large(one);
+    j->rest = large && !one->sampled && is_all_smooth(one);
+    j->o = (fb_trial_options){.n_given = l->n_reads,
+                              .given = given,
+                              .seed = one->job->seed,
+                              .files = one->job->files,
+                              .files_ctx = one->job->files_ctx,
+                              .threads = one->job->threads,
+                              .sample = large && (j->rest || one->sampled) ? SAMPLE : 0,
+                              .progress = cancelled,
+                              .progress_ctx = (void *)(uintptr_t)progress};
+    bool ok = fb_judgement_make(j, out, overflow, err);
     fb_free(given);
     return ok;
 }
@@ -312,14 +242,6 @@ void fb_check_add_error(fb_error_report *all, const fb_error_report *one)
     if (!(one->bound <= all->bound)) all->bound = one->bound;
 }
 
-static void end_value(const judging *all, int i, const fb_node *n, fb_error_report *out)
-{
-    const stored_value *v = &all->value[i];
-    fb_error_report one;
-    fb_judgement_end(&v->judge[0], &v->spread[0], &v->shape, n, &one);
-    fb_check_add_error(out, &one);
-}
-
 /* A dtype that cannot hold what the graph asks for is no kernel's fault. */
 static void say_overflow(const fb_graph *g, const fb_trial_overflow *o, fb_error_report *out)
 {
@@ -336,26 +258,28 @@ bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *o
 {
     const fb_launch *l = launch_of(one);
     const fb_graph *g = one->job->g;
-    fb_id *want = fb_calloc((size_t)l->n_stores + 1, sizeof *want);
-    judging all = {.value = fb_calloc((size_t)l->n_stores + 1, sizeof *all.value)};
+    size_t n = (size_t)l->n_stores + 1;
+    fb_id *want = fb_calloc(n, sizeof *want);
+    void **got = fb_calloc(n, sizeof *got);
+    fb_error_report *reports = fb_calloc(n, sizeof *reports);
+    uint64_t *digest = fb_calloc(n, sizeof *digest);
+    fb_judging j = {.g = g, .want = want, .got = (const void *const *)got, .n = l->n_stores};
     fb_trial_overflow overflow = {.node = FB_NONE};
     *out = (fb_error_report){.ok = true, .state = FB_CHECK_RIGHT};
-    uint64_t *digest = fb_calloc((size_t)l->n_stores + 1, sizeof *digest);
     bool ok = true;
     for (int k = 0; ok && k < l->n_stores; k++) {
-        void *got = room_for(g, l->stores[k].node, err);
-        ok = got && take(one, &l->stores[k], got, err);
         want[k] = l->stores[k].node;
-        all.value[k] = (stored_value){.shape = fb_judgement_shape_of(&g->nodes[want[k]]), .got = got};
-        if (ok) digest[k] = fb_digest(got, (size_t)fb_node_bytes(g, want[k]));
+        got[k] = room_for(g, want[k], err);
+        ok = got[k] && take(one, &l->stores[k], got[k], err);
+        if (ok) digest[k] = fb_digest(got[k], (size_t)fb_node_bytes(g, want[k]));
         if (ok && stored) stored[k] = digest[k];
-        ok = ok && own_order(g, want[k], got, err);
+        ok = ok && own_order(g, want[k], got[k], err);
     }
     fb_hash key = ok ? memo_key(one, digest) : (fb_hash){0};
     const right_one *before = ok ? memo_find(one->job->memo, key) : NULL;
     if (before) *out = before->report;
-    if (!before) ok = ok && evaluate(one, &all, want, l->n_stores, &overflow, progress, err);
-    for (int k = 0; ok && !before && k < l->n_stores; k++) end_value(&all, k, &g->nodes[want[k]], out);
+    if (!before) ok = ok && judge_stored(one, &j, reports, &overflow, progress, err);
+    for (int k = 0; ok && !before && k < l->n_stores; k++) fb_check_add_error(out, &reports[k]);
     if (ok && !out->ok) {
         out->state = FB_CHECK_WRONG;
         snprintf(out->kernel, sizeof out->kernel, "%.63s", fb_check_launch_name(one->job->program, l));
@@ -363,13 +287,10 @@ bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *o
         say_overflow(g, &overflow, out);
     }
     if (ok && !before) memo_add(one->job->memo, key, out);
+    for (int k = 0; k < l->n_stores; k++) fb_free(got[k]);
     fb_free(digest);
-    for (int k = 0; k < l->n_stores; k++) {
-        fb_free((void *)(uintptr_t)all.value[k].got);
-        fb_free(all.value[k].judge);
-        fb_free(all.value[k].spread);
-    }
-    fb_free(all.value);
+    fb_free(reports);
+    fb_free(got);
     fb_free(want);
     return ok;
 }

@@ -4,7 +4,8 @@
  *
  * A case is a seed and a plan's number, and nothing else decides what it is: the graph is a function of the seed, the
  * plan one of the seed, the number and the kind of machine. Many cases are joined into one program (code/program.h),
- * so that a compiler starts once for all of them. Generated code may crash or hang whoever runs it: the callers of
+ * so that a compiler starts once for all of them. Three graphs in four are compiled lightly: a compiler's optimisations
+ * are most of what a plan costs, and what is looked for is in the generated code. Generated code may crash or hang whoever runs it: the callers of
  * fb_fuzz_round are processes of their own (worker/fuzz.h).
  */
 #ifndef FB_MEASURE_FUZZ_H
@@ -71,6 +72,7 @@ typedef struct {
     const fb_id *same;   /* a node of the plan's graph: which node of the reference's it is; NULL: they are one graph */
     fb_program *program; /* NULL: lowered by the call; freed by it in any case */
     fb_program *apart;   /* likewise, where kernels are merged: what its stages are */
+    bool lightly;        /* compiled so (code/program.h) */
     fb_fuzz_result result;
 } fb_fuzz_case;
 

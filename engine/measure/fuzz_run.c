@@ -316,6 +316,7 @@ static void run_joined(fb_device *d, fb_fuzz_case **cases, fb_program **programs
     j.guarded = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.guarded);
     guard(&j);
     j.all->fenced = true;
+    j.all->lightly = cases[0]->lightly;
     j.loaded = d->ops->load(d, j.all, NULL, &err);
     if (!j.loaded || (whole && !run_and_compare(&j, &err)) || !check_each(&j, &err)) {
         /* what takes a compiler too long by itself it refuses; of one among others that says nothing */
@@ -353,15 +354,16 @@ static void lower_apart(fb_device *d, fb_fuzz_case *c)
         found(&c->result, err.kind == FB_ERR_LIMIT ? FB_FUZZ_REFUSED : FB_FUZZ_FAILED, err.text);
 }
 
-/* Programs of one launch mode and way of copying are joined. */
-static void run_alike(fb_device *d, fb_fuzz_case *cases, int n, fb_launch_mode mode, bool overlap, bool whole)
+/* Programs of one launch mode, way of copying and way of compiling are joined. */
+static void run_alike(fb_device *d, fb_fuzz_case *cases, int n, fb_launch_mode mode, bool overlap, bool lightly,
+                      bool whole)
 {
     fb_fuzz_case **chosen = fb_calloc((size_t)n + 1, sizeof *chosen);
     fb_program **programs = fb_calloc((size_t)n + 1, sizeof *programs);
     int k = 0;
     for (int i = 0; i < n; i++) {
         fb_program *p = whole ? cases[i].program : cases[i].apart;
-        if (!p || p->mode != mode || p->overlap != overlap) continue;
+        if (!p || p->mode != mode || p->overlap != overlap || cases[i].lightly != lightly) continue;
         chosen[k] = &cases[i];
         programs[k++] = p;
     }
@@ -377,9 +379,9 @@ void fb_fuzz_run(fb_device *d, fb_fuzz_case *cases, int n)
 {
     for (int i = 0; i < n; i++) lower(d, &cases[i]);
     for (int i = 0; i < n; i++) lower_apart(d, &cases[i]);
-    for (int way = 2 * FB_LAUNCH_STREAM; way <= 2 * FB_LAUNCH_MEGA + 1; way++) {
-        run_alike(d, cases, n, (fb_launch_mode)(way / 2), way % 2, true);
-        run_alike(d, cases, n, (fb_launch_mode)(way / 2), way % 2, false);
+    for (int way = 4 * FB_LAUNCH_STREAM; way <= 4 * FB_LAUNCH_MEGA + 3; way++) {
+        run_alike(d, cases, n, (fb_launch_mode)(way / 4), way & 1, way & 2, true);
+        run_alike(d, cases, n, (fb_launch_mode)(way / 4), way & 1, way & 2, false);
     }
     for (int i = 0; i < n; i++) {
         fb_program_free(cases[i].program);
@@ -528,6 +530,11 @@ static bool refer_twin(round_state *s, int i, uint64_t seed)
     return good;
 }
 
+static bool is_compiled_lightly(uint64_t seed)
+{
+    return fb_splitmix64(seed + 0x11647) % 4 != 0;
+}
+
 /* The graph of a seed, its reference and its plans. */
 static void make(round_state *s, int i, uint64_t seed, int plans, int only)
 {
@@ -547,6 +554,7 @@ static void make(round_state *s, int i, uint64_t seed, int plans, int only)
         bool twin = paired && k % 2;
         fb_fuzz_case c = {.plan = fb_fuzz_plan(twin ? s->twin_planners[i] : s->planners[i], seed, k),
                           .reference = s->references[i],
+                          .lightly = is_compiled_lightly(seed),
                           .same = twin ? s->same[i] : NULL};
         lower(s->d, &c);
         if (watch) fb_fuzz_watch_end(watch, c.plan, s->board->coverage);

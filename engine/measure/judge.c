@@ -301,6 +301,34 @@ void fb_spread_join(fb_spread *to, const fb_spread *part)
     to->overflows += part->overflows;
 }
 
+static void widen_lanes(double *to, const double *of)
+{
+    for (int l = 0; l < FB_TRIALS; l++)
+        if (fabs(of[l]) > fabs(to[l])) to[l] = of[l];
+}
+
+/* Sizes are counted on: what is usual among more lanes is what is usual of each. */
+void fb_spread_widen(fb_spread *to, const fb_spread *of)
+{
+    for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
+        fb_region_spread *wide = &to->region[r];
+        const fb_region_spread *one = &of->region[r];
+        bool more = one->n < wide->n || !wide->n; /* an element that some lane leaves open is in none of the sums */
+        wide->squares = more ? one->squares : wide->squares;
+        wide->sizes = more ? one->sizes : wide->sizes;
+        wide->n = more ? one->n : wide->n;
+        wide->along_squares = fmax(wide->along_squares, one->along_squares);
+        wide->offset_squares = fmax(wide->offset_squares, one->offset_squares);
+        widen_lanes(wide->along, one->along);
+        widen_lanes(wide->offset, one->offset);
+    }
+    for (int k = 0; k < FB_JUDGE_SIZES; k++) {
+        to->absolute[k] += of->absolute[k];
+        to->relative[k] += of->relative[k];
+    }
+    to->overflows = to->overflows > of->overflows ? to->overflows : of->overflows;
+}
+
 fb_usual_spread fb_spread_usual(const fb_spread *s)
 {
     double absolute = size_at(s->absolute, 0.99), relative = size_at(s->relative, 0.99);
@@ -411,6 +439,7 @@ static void count_ratio(fb_judgement *j, double distance, double spread)
 static void is_worst(fb_judgement *j, int64_t at, double got, double expected, double most, double ratio)
 {
     j->beyond += ratio > 1 && ratio <= FB_JUDGE_BEYOND_AT;
+    j->off += ratio > 1;
     if (!(ratio > j->ratio)) return;
     j->ratio = ratio;
     if (ratio <= 1) return;
@@ -607,6 +636,7 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
     to->compared += part->compared;
     to->undecided += part->undecided;
     to->beyond += part->beyond;
+    to->off += part->off;
     to->drowned += part->drowned;
     to->max_abs = fmax(to->max_abs, part->max_abs);
     to->largest = fmax(to->largest, part->largest);
@@ -725,7 +755,7 @@ static double judge_distribution(const fb_judgement *j, const fb_node *n, fb_str
     return fmax(of_median, of_tail);
 }
 
-void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
+bool fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
                       fb_error_report *out)
 {
     fb_str element = {0}, region = {0}, distribution = {0};
@@ -751,4 +781,6 @@ void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_
     fb_str_free(&element);
     fb_str_free(&region);
     fb_str_free(&distribution);
+    return whole && !out->ok && fmax(of_region, of_distribution) <= 1 &&
+           (double)j->off <= fmax(FB_JUDGE_FEW * (double)j->compared, FB_JUDGE_FEW_LEAST);
 }

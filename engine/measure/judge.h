@@ -49,6 +49,8 @@
 #define FB_JUDGE_BEYOND_AT 4.0
 #define FB_JUDGE_ONE_AT    2.0
 #define FB_JUDGE_ONE_LEAST 1024
+#define FB_JUDGE_FEW       1e-3
+#define FB_JUDGE_FEW_LEAST 3
 
 enum { FB_JUDGE_REGIONS = 22, FB_JUDGE_BINS = 24, FB_JUDGE_SIZES = 256 };
 
@@ -75,6 +77,8 @@ typedef struct {
 /* Adds a block of trials; spread[k] becomes that of element first + k (INFINITY: undecided), rounded up. */
 void fb_spread_add(fb_spread *s, const fb_judge_shape *shape, const fb_trial_block *b, float *spread);
 void fb_spread_join(fb_spread *to, const fb_spread *part);
+/* The wider of two, of the same elements: `of` holds other lanes. `to` may be all zeros: no lanes yet. */
+void fb_spread_widen(fb_spread *to, const fb_spread *of);
 /* What all but a hundredth of the spreads do not exceed: of the spreads themselves, or of those over the values,
  * whichever are more alike. `relative` is 0 where the former are; else `absolute` is what a tenth of the spreads does
  * not exceed, for values near 0. Both 0: nothing was rounded. */
@@ -92,6 +96,7 @@ typedef struct {
     } region[FB_JUDGE_REGIONS];
     int64_t bin[FB_JUDGE_BINS];          /* elements by error over spread; bin k: up to 2^((k - 15) / 2) */
     int64_t compared, undecided, beyond; /* beyond: what is allowed, but not by much */
+    int64_t off;                         /* … or by anything */
     int64_t drowned;                     /* may be off by half of themselves and more */
     double max_abs, largest, ratio;      /* ratio: the worst error over what is allowed */
     int64_t worst;                       /* element; -1: none */
@@ -111,8 +116,9 @@ void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_
  * regions) is not told. Integers may be off by nothing. */
 void fb_judgement_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to);
 void fb_judgement_join(fb_judgement *to, const fb_judgement *part);
-/* The end: fills max_abs, max_rel, bound, undecided, compared, ok, worst of `out`. */
-void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
+/* The end: fills max_abs, max_rel, bound, undecided, compared, ok, worst of `out`. True where all that is wrong is few
+ * elements: eight lanes may all lie near the exact one by chance, and these alone tell that from a wrong kernel. */
+bool fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
                       fb_error_report *out);
 
 #endif

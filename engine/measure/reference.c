@@ -188,10 +188,15 @@ static double elements_of(const fb_graph *g)
     return all;
 }
 
+int64_t fb_reference_sample(const fb_graph *g)
+{
+    return elements_of(g) > (double)most_elements ? SAMPLE : 0;
+}
+
 double fb_reference_bytes(const fb_graph *g)
 {
     const double an_element = sizeof(double) + sizeof(float);
-    if (elements_of(g) > (double)most_elements) return 0; /* samples */
+    if (fb_reference_sample(g)) return 0;
     fb_arena *arena = fb_arena_new();
     fb_id *nodes;
     double all = 0;
@@ -287,7 +292,7 @@ bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, v
                                 .files = files,
                                 .files_ctx = files_ctx,
                                 .trials = FB_TRIALS,
-                                .sample = elements_of(g) > (double)most_elements ? SAMPLE : 0,
+                                .sample = fb_reference_sample(g),
                                 .progress = reference_step};
     fb_error first = {0}, why = {0};
     for (int place = 0; place < FB_REFERENCE_PLACES; place++) {
@@ -436,7 +441,8 @@ static void judge_shares(void *ctx, int64_t first, int64_t last)
     for (int64_t share = first; share < last; share++) judge_share(ctx, (int)share);
 }
 
-bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out)
+bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out,
+                        bool *few)
 {
     const file_header *h = r->map;
     for (int64_t i = 0; i < h->n_tensors; i++) {
@@ -447,7 +453,8 @@ bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, con
         enum { FEW = 1 << 16 }; /* elements that one thread is done with before others have started */
         fb_parallel_for(SHARES, all->shape.elements > FEW ? 1 : SHARES, judge_shares, all);
         for (int k = 1; k < SHARES; k++) fb_judgement_join(&all->of[0], &all->of[k]);
-        fb_judgement_end(&all->of[0], &t->spread, &all->shape, n, out);
+        bool by_few = fb_judgement_end(&all->of[0], &t->spread, &all->shape, n, out);
+        if (few) *few = by_few;
         fb_free(all);
         return true;
     }

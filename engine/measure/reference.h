@@ -21,6 +21,8 @@ bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_
 /* The same in whichever place it lies: FB_ERR_SYSTEM when it is in none. */
 bool fb_reference_find(fb_reference *r, const fb_graph *g, uint64_t seed, fb_error *err);
 void fb_reference_close(fb_reference *r);
+/* Of how many elements of each tensor it holds samples; 0: all. */
+int64_t fb_reference_sample(const fb_graph *g);
 /* Elements of a tensor that are there (less than all where a graph is so large that only samples are); -1: not this
  * node. */
 int64_t fb_reference_elements(const fb_reference *r, fb_id node);
@@ -28,7 +30,9 @@ int64_t fb_reference_elements(const fb_reference *r, fb_id node);
  * `integers`. */
 typedef void fb_reference_visit(void *ctx, int64_t first, int64_t n, const double *floats, const int64_t *integers);
 void fb_reference_each(const fb_reference *r, fb_id node, fb_reference_visit *visit, void *ctx);
-/* Judges a value, in its node's dtype. False when the reference does not hold the node. */
-bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out);
+/* Judges a value, in its node's dtype; *few (may be NULL): what is wrong is few elements (fb_judgement_end). False when
+ * the reference does not hold the node. */
+bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out,
+                        bool *few);
 
 #endif

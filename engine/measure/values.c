@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/element.h"
-#include "measure/judge.h"
+#include "measure/judging.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -204,7 +204,11 @@ bool fb_values_judge(fb_values *v, const fb_graph *g, fb_id node, const void *by
     o.sample = v->elements > LARGE ? SAMPLE : 0;
     bool ok = fb_trial_run(g, &o, &node, 1, compare_block, c, NULL, err);
     if (ok) {
-        fb_judgement_end(&c->judge, &c->spread, &c->shape, n, &found);
+        bool few = fb_judgement_end(&c->judge, &c->spread, &c->shape, n, &found);
+        fb_judging again = {.g = g, .o = o, .want = &node, .got = &bytes, .n = 1};
+        ok = !few || fb_judgement_again(&again, &found, err);
+    }
+    if (ok) {
         v->compared = found.compared;
         v->undecided = found.undecided;
         v->right = found.ok;

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "graph/element.h"
-#include "measure/judge.h"
+#include "measure/judging.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,20 +18,31 @@ typedef struct {
     int64_t *i;
     float *spread;
     fb_spread regions;
-    void *right; /* what the right kernel stores */
+    float *furthest;         /* of FB_JUDGE_DRAWS draws, by which alone a value is called wrong */
+    fb_spread widest, drawn; /* drawn: of one of them */
+    void *right;             /* what the right kernel stores */
     int64_t bytes;
 } kept_value;
 
 typedef struct {
-    int n;
+    int n, draw;
     kept_value *value;
 } kept;
 
 static inline void keep_block(void *ctx, int thread, const fb_trial_block *b)
 {
     (void)thread;
-    kept_value *to = &((kept *)ctx)->value[b->want];
-    fb_spread_add(&to->regions, &to->shape, b, to->spread + b->first);
+    const kept *k = ctx;
+    kept_value *to = &k->value[b->want];
+    float *furthest = to->furthest + b->first, *spread = fb_alloc((size_t)b->n * sizeof *spread + 1);
+    fb_spread other = {0};
+    fb_spread_add(k->draw ? &other : &to->regions, &to->shape, b, spread);
+    if (k->draw) fb_spread_join(&to->drawn, &other);
+    for (int64_t i = 0; i < b->n; i++)
+        if (spread[i] > furthest[i]) furthest[i] = spread[i];
+    if (!k->draw) memcpy(to->spread + b->first, spread, (size_t)b->n * sizeof *spread);
+    fb_free(spread);
+    if (k->draw) return;
     if (b->v[0]) memcpy(to->v + b->first, b->v[0], (size_t)b->n * sizeof *to->v);
     if (b->i[0]) memcpy(to->i + b->first, b->i[0], (size_t)b->n * sizeof *to->i);
 }
@@ -42,6 +53,7 @@ static inline void kept_free(kept *k)
         fb_free(k->value[i].v);
         fb_free(k->value[i].i);
         fb_free(k->value[i].spread);
+        fb_free(k->value[i].furthest);
         fb_free(k->value[i].right);
     }
     fb_free(k->value);
@@ -50,7 +62,7 @@ static inline void kept_free(kept *k)
 
 static inline kept kept_new(const fb_graph *g, const fb_id *want, int n)
 {
-    kept k = {n, fb_calloc((size_t)n + 1, sizeof *k.value)};
+    kept k = {.n = n, .value = fb_calloc((size_t)n + 1, sizeof *k.value)};
     for (int i = 0; i < n; i++) {
         kept_value *v = &k.value[i];
         const fb_node *node = &g->nodes[want[i]];
@@ -62,6 +74,7 @@ static inline kept kept_new(const fb_graph *g, const fb_id *want, int n)
         else
             v->i = fb_calloc(elements, sizeof *v->i);
         v->spread = fb_calloc(elements, sizeof *v->spread);
+        v->furthest = fb_calloc(elements, sizeof *v->furthest);
         v->right = fb_calloc(1, (size_t)v->bytes + 1);
     }
     return k;
@@ -72,7 +85,16 @@ static inline bool keep(kept *k, const fb_graph *g, const fb_given *given, int n
     fb_id *want = fb_calloc((size_t)k->n + 1, sizeof *want);
     for (int i = 0; i < k->n; i++) want[i] = k->value[i].node;
     fb_trial_options o = {.n_given = n_given, .given = given, .seed = DATA_SEED, .trials = FB_TRIALS, .threads = 1};
-    bool ok = fb_trial_run(g, &o, want, k->n, keep_block, k, NULL, err);
+    bool ok = true;
+    for (k->draw = 0; ok && k->draw < FB_JUDGE_DRAWS; k->draw++) {
+        o.draw = k->draw;
+        ok = fb_trial_run(g, &o, want, k->n, keep_block, k, NULL, err);
+        for (int i = 0; i < k->n; i++) {
+            kept_value *v = &k->value[i];
+            fb_spread_widen(&v->widest, k->draw ? &v->drawn : &v->regions);
+            v->drawn = (fb_spread){0};
+        }
+    }
     fb_free(want);
     return ok;
 }
@@ -83,7 +105,10 @@ static inline bool is_accepted(const kept_value *v, const fb_graph *g, const voi
     fb_judgement j;
     fb_judgement_clear(&j);
     fb_judgement_add(&j, &v->shape, 0, v->shape.elements, v->v, v->i, v->spread, bytes);
-    fb_judgement_end(&j, &v->regions, &v->shape, &g->nodes[v->node], e);
+    if (!fb_judgement_end(&j, &v->regions, &v->shape, &g->nodes[v->node], e)) return e->ok;
+    fb_judgement_clear(&j);
+    fb_judgement_add(&j, &v->shape, 0, v->shape.elements, v->v, v->i, v->furthest, bytes);
+    fb_judgement_end(&j, &v->widest, &v->shape, &g->nodes[v->node], e);
     return e->ok;
 }
 

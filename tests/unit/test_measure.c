@@ -456,23 +456,23 @@ static void each_dtype_is_compared_in_its_own_way(void **state)
             fb_elements_store_int(dtype, t.n, t.i, bytes);
         else
             fb_elements_store(dtype, t.n, t.v, bytes);
-        assert_true(fb_reference_judge(&r, nodes[i], &g->nodes[nodes[i]], bytes, &e));
+        assert_true(fb_reference_judge(&r, nodes[i], &g->nodes[nodes[i]], bytes, &e, NULL));
         if (!e.ok) fail_msg("%s", e.worst);
         assert_true(e.bound <= 1);
         if (t.i) assert_true(e.bound == 0 && e.max_abs == 0);
         bytes[size - 1] ^= dtype == FB_BOOL ? 2 : 0x20; /* bool: a byte that is neither 0 nor 1 */
-        assert_true(fb_reference_judge(&r, nodes[i], &g->nodes[nodes[i]], bytes, &e));
+        assert_true(fb_reference_judge(&r, nodes[i], &g->nodes[nodes[i]], bytes, &e, NULL));
         if (e.ok) fail_msg("%s of %s", g->nodes[nodes[i]].name, fb_dtype_name(dtype));
         assert_non_null(strstr(e.worst, g->nodes[nodes[i]].name));
         memset(bytes, 0xff, (size_t)(t.n * size));
-        assert_true(fb_reference_judge(&r, nodes[i], &g->nodes[nodes[i]], bytes, &e));
+        assert_true(fb_reference_judge(&r, nodes[i], &g->nodes[nodes[i]], bytes, &e, NULL));
         assert_false(e.ok);
         assert_true(isinf(e.bound));
         fb_free(bytes);
     }
     fb_interp_free(in);
     fb_error_report e;
-    assert_false(fb_reference_judge(&r, g->n_nodes, &g->nodes[0], "", &e));
+    assert_false(fb_reference_judge(&r, g->n_nodes, &g->nodes[0], "", &e, NULL));
     fb_reference_close(&r);
     assert_false(fb_reference_open(&r, "/nonexistent", g, NULL));
     fb_arena_free(arena);
@@ -560,11 +560,11 @@ static void deep_graphs_are_judged_by_samples(void **state)
     const fb_tensor t = *fb_interp_get(in, g->outputs[0]);
     uint16_t *got = fb_alloc((size_t)t.n * sizeof *got);
     fb_elements_store(FB_BF16, t.n, t.v, got);
-    assert_true(fb_reference_judge(&r, g->outputs[0], &g->nodes[g->outputs[0]], got, &e));
+    assert_true(fb_reference_judge(&r, g->outputs[0], &g->nodes[g->outputs[0]], got, &e, NULL));
     assert_true(e.ok);
     assert_int_equal(e.undecided, 0);
     got[5] ^= 0x8000; /* its sign */
-    assert_true(fb_reference_judge(&r, g->outputs[0], &g->nodes[g->outputs[0]], got, &e));
+    assert_true(fb_reference_judge(&r, g->outputs[0], &g->nodes[g->outputs[0]], got, &e, NULL));
     assert_false(e.ok);
     fb_free(got);
     fb_interp_free(in);

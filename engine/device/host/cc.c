@@ -57,6 +57,7 @@ static const char *const flags[] = {"-O3",
                                     "-pipe",
                                     "-fvisibility=default",
                                     "-w"};
+static const char lightly[] = "-O1";
 enum { FLAGS = sizeof flags / sizeof *flags };
 
 /* No jump threading: it puts an exponential's tests for NaN around the sum that follows, and gcc 13 then vectorises
@@ -322,7 +323,7 @@ static bool begins_with_compiler(char *const *argv, const char *command, int *n)
 
 static bool is_our_flag(const char *word)
 {
-    static const char *const others[] = {"-fopenmp", "-fopenmp-simd", "-S", "-o", "-lm"};
+    static const char *const others[] = {lightly, "-fopenmp", "-fopenmp-simd", "-S", "-o", "-lm"};
     for (int i = 0; i < FLAGS; i++)
         if (strcmp(word, flags[i]) == 0) return true;
     for (int i = 0; i < GCC_FLAGS; i++)
@@ -412,6 +413,7 @@ static void hash_units(load *l)
         fb_hasher_add_text(h, l->cc->command);
         fb_hasher_add_text(h, l->cc->version);
         fb_hasher_add_text(h, l->cc->cpu);
+        if (l->units[i].lightly) fb_hasher_add_text(h, lightly);
         fb_hasher_add_text(h, l->prelude);
         fb_hasher_add_text(h, l->units[i].source);
         fb_hasher_add_i64(h, l->units[i].file != NULL); /* what it read was looked at */
@@ -578,11 +580,12 @@ static bool to_assembly(const batch *b)
 static void batch_argv(const load *l, const batch *b, fb_arena *arena, char ***out)
 {
     const fb_cc *cc = l->cc;
-    char **argv = FB_NEW_ARRAY(arena, char *, cc->n_words + FLAGS + GCC_FLAGS + (b->last - b->first) + 8);
+    char **argv = FB_NEW_ARRAY(arena, char *, cc->n_words + FLAGS + GCC_FLAGS + (b->last - b->first) + 9);
     int n = 0;
     for (int i = 0; i < cc->n_words; i++) argv[n++] = (char *)cc->words[i];
     for (int i = 0; i < FLAGS; i++)
         if (!to_assembly(b) || strcmp(flags[i], "-shared") != 0) argv[n++] = (char *)flags[i];
+    if (l->units[l->missing.at[b->first]].lightly) argv[n++] = (char *)lightly; /* the last one counts */
     for (int i = 0; i < GCC_FLAGS && is_gcc(cc); i++) argv[n++] = (char *)gcc_flags[i];
     argv[n++] = cc->openmp ? "-fopenmp" : "-fopenmp-simd";
     if (to_assembly(b)) argv[n++] = "-S";

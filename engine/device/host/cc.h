@@ -17,6 +17,7 @@ typedef struct {
     const char *name; /* for messages: the kernel's name */
     const char *source;
     const char *file; /* the name of the user's file that it is; NULL: generated */
+    bool lightly;     /* with few optimisations, which is soon done; alike in all of a load */
 } fb_cc_unit;
 
 /* $CC, else the first of cc, gcc, clang. NULL with FB_ERR_UNAVAILABLE and what to install when there is none. */

@@ -280,8 +280,10 @@ static bool load_kernels(fb_loaded *l, const fb_progress *progress, fb_error *er
     int n = 0;
     for (int k = 0; k < p->n_kernels; k++) {
         if (!p->kernels[k].source || fb_program_first_kernel(p, k) != k) continue;
-        units[n++] =
-            (fb_cc_unit){.name = p->kernels[k].name, .source = p->kernels[k].source, .file = p->kernels[k].file};
+        units[n++] = (fb_cc_unit){.name = p->kernels[k].name,
+                                  .source = p->kernels[k].source,
+                                  .file = p->kernels[k].file,
+                                  .lightly = p->lightly};
     }
     const char *prelude = fb_printer_prelude(&fb_target_c);
     bool ok = fb_cc_load(l->host->cc, prelude, units, n, progress, handles, &l->compile_ms, err);
