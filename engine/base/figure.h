@@ -17,6 +17,7 @@ typedef struct {
 } fb_round;
 
 enum { FB_ROUNDS = 128 };
+#define FB_ROUNDS_APART_US 30e6 /* what lies further apart was not taken in turns */
 
 /* The latest ones, in order of time. */
 typedef struct {

@@ -76,7 +76,7 @@ void fb_program_each(const fb_program *p, void (*at)(void *ctx, int i, int depth
     }
 }
 
-int64_t fb_program_launches(const fb_program *p)
+static int64_t counted(const fb_program *p, bool calls)
 {
     enum { MAX_DEPTH = FB_MAX_REPEATS + 1 };
     int64_t times[MAX_DEPTH] = {1}, launches = 0;
@@ -88,11 +88,28 @@ int64_t fb_program_launches(const fb_program *p)
             depth++;
         } else if (l->kind == FB_LAUNCH_END && depth > 0) {
             depth--;
-        } else if (l->kind == FB_LAUNCH_KERNEL || l->kind == FB_LAUNCH_GEMM) {
+        } else if (l->kind == FB_LAUNCH_GEMM || (l->kind == FB_LAUNCH_KERNEL && !calls)) {
             launches += times[depth];
         }
     }
     return launches;
+}
+
+int64_t fb_program_launches(const fb_program *p)
+{
+    return counted(p, false);
+}
+
+int64_t fb_program_calls(const fb_program *p)
+{
+    return counted(p, true);
+}
+
+bool fb_program_has_copies(const fb_program *p)
+{
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].fed || p->buffers[b].received) return true;
+    return false;
 }
 
 /* ---- what a launch runs ---- */

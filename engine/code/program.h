@@ -201,5 +201,7 @@ void fb_program_each(const fb_program *p, void (*at)(void *ctx, int i, int depth
 void fb_program_print_tables(const fb_program *p, fb_str *out);
 /* Number of launches a run makes, repeats counted out. */
 int64_t fb_program_launches(const fb_program *p);
+int64_t fb_program_calls(const fb_program *p);   /* of these, calls of a library */
+bool fb_program_has_copies(const fb_program *p); /* is something fed or received in a run? */
 
 #endif

@@ -131,9 +131,13 @@ fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b)
 
 /* ---- reports ---- */
 
-static double model_error(fb_figure_source source)
+/* What a composed time carries is no spread of samples: it says where 80 % of such times came out. */
+static double model_error(const fb_stat *s, fb_figure_source source)
 {
-    return source == FB_SOURCE_PREDICTED ? predicted_error : source == FB_SOURCE_COMPOSED ? composed_error : 0;
+    double half = fmax(0, s->p90 - s->p10) / 2 / s->median;
+    return source == FB_SOURCE_PREDICTED  ? predicted_error
+           : source == FB_SOURCE_COMPOSED ? fmax(composed_error, half) /* NAN of half: nothing more is known */
+                                          : 0;
 }
 
 static const fb_stat *time_of(const fb_report *r, fb_time of)
@@ -165,18 +169,20 @@ static double times_deviation_of_rounds(const fb_report *r, fb_time of)
 
 static double half_of(const fb_report *r, fb_time of)
 {
+    if (r->source == FB_SOURCE_COMPOSED) return 0;
     return fmax(times_deviation(time_of(r, of)), times_deviation_of_rounds(r, of));
 }
 
 double fb_stat_half(const fb_stat *s, fb_figure_source source)
 {
-    return is_known(s) ? times_deviation(s) + summary_floor + model_error(source) : NAN;
+    if (!is_known(s)) return NAN;
+    return (source == FB_SOURCE_COMPOSED ? 0 : times_deviation(s)) + summary_floor + model_error(s, source);
 }
 
 double fb_report_half(const fb_report *r, fb_time of)
 {
     if (!is_known(time_of(r, of))) return NAN;
-    return half_of(r, of) + summary_floor + model_error(r->source);
+    return half_of(r, of) + summary_floor + model_error(time_of(r, of), r->source);
 }
 
 /* Reports have names of devices alone: "cuda:0", or "box:cuda:0" where two machines have one. The target that is named
@@ -242,7 +248,7 @@ static void pair_up(const fb_report *a, const fb_report *b, fb_time of, turns *t
         i += first || !apart;
         k += !first || !apart;
         double x = round_us(r, of), y = round_us(s, of);
-        if (apart || !(x > 0) || !(y > 0)) continue;
+        if (apart || fabs(s->at_us - r->at_us) > FB_ROUNDS_APART_US || !(x > 0) || !(y > 0)) continue;
         t->a[t->n] = x;
         t->b[t->n] = y;
         t->a_first[t->n++] = first;
@@ -257,12 +263,13 @@ static bool same_clock(const fb_report *a, const fb_report *b)
     return ran && a->source == b->source && a->device && b->device && same_hardware(a->device, b->device);
 }
 
-/* In turns: most of the rounds of either have a partner. */
+/* In turns: most of the rounds of either have a partner, or enough of them, where a recording has several stretches of
+ * both. */
 static bool in_turns(const fb_report *a, const fb_report *b, fb_time of, turns *t)
 {
     if (!same_clock(a, b)) return false;
     pair_up(a, b, of, t);
-    return t->n && 2 * t->n >= (a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds);
+    return t->n && (t->n >= FB_PAIRS_LEAST || 2 * t->n >= (a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds));
 }
 
 fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of)
@@ -272,7 +279,7 @@ fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time
     if (a->failed || b->failed) return verdict(unknown, 0);
     if (in_turns(a, b, of, &t)) return fb_compare_pairs(t.a, t.b, t.a_first, t.n, of);
     if (!is_known(x) || !is_known(y)) return verdict(unknown, 0);
-    double error = fmax(model_error(a->source), model_error(b->source));
+    double error = fmax(model_error(x, a->source), model_error(y, b->source));
     estimate e = of_medians(x->median, y->median, hypot(half_of(a, of), half_of(b, of)), of);
     e.below += error;
     e.above += error;

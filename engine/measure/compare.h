@@ -17,7 +17,8 @@
  * one of two neighbours, so that each of two medians may be a step off however often it was taken, unless their noise
  * is larger than a step: either interval's half is the root of its square and that of both steps.
  *
- * A composed time is believed to 10 %, a predicted one to 25 %: a comparison of models with anything knows no better.
+ * A composed time is believed as far as the spread that it carries, which is that of models, and no further than 10 %; a
+ * predicted one to 25 %: a comparison of models with anything knows no better.
  * Pure: asks no device, owns nothing. */
 #ifndef FB_MEASURE_COMPARE_H
 #define FB_MEASURE_COMPARE_H

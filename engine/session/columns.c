@@ -492,7 +492,6 @@ void fb_column_replanned(fb_column_record *c)
         fb_report_free(c->before);
         c->before = c->report;
         c->report = NULL;
-        c->launching_us = c->shown.predicted.launch_us;
     }
     c->changed_ns = fb_now_ns();
     if (c->history) set_text(&c->plan_name, c->names.at[c->at]);

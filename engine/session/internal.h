@@ -104,7 +104,6 @@ typedef struct fb_column_record {
     fb_best_summary search;
     fb_job *job;
     fb_report *report, *before;
-    double launching_us; /* of `before`'s plan, as predicted */
     struct fb_column_record
         *against;      /* sampled until the comparison with this one is settled; NULL: as long as usual */
     double turn_us;    /* of sampling, where the times of these two are all that is wanted; 0: as usual */

@@ -177,7 +177,8 @@ typedef struct {
     const char *peer_plan;
     char what[240], signature[FB_SIGNATURE];
     bool counters;
-    int64_t id; /* 0: it is not prepared */
+    bool beside; /* ours, and in the file: only its samples beside the others' are wanted */
+    int64_t id;  /* 0: it is not prepared */
     fb_report *report;
     json_t *timeline;
     double since_us; /* when the first of those in turn with it began, by its worker's clock */
@@ -250,7 +251,7 @@ static bool prepare_with(fb_recorder *r, column_run *e, bool counters, fb_error 
     e->id = e->plan ? fb_worker_prepare(*e->worker, e->graph, e->plan, r->device, &o)
                     : fb_worker_prepare_named(*e->worker, e->graph, e->peer_plan, r->peer.device, &o);
     return take_report(r, e->worker, e->id, &e->report, err) &&
-           check(r, e->worker, e->id, e->graph, &o, &e->report, err);
+           (e->beside || check(r, e->worker, e->id, e->graph, &o, &e->report, err));
 }
 
 static void release_entry(fb_recorder *r, column_run *e)
@@ -286,21 +287,23 @@ static void release_all(fb_recorder *r, column_run *e, int n)
 }
 
 /* Prepares them side by side. Returns how many stand: the others come after them, on their own; those that are left
- * fail. */
+ * fail. What goes beside them costs a moment, and is there at any rate. */
 static int stand_together(fb_recorder *r, column_run *e, int n)
 {
     double start = fb_now_us();
     for (bool lost = true; lost;) {
-        bool any = lost = false;
+        bool any = lost = false, others = false;
         for (int i = 0; i < n && !lost && !fb_recorder_over(r); i++) {
             fb_error why = {0};
             if (e[i].failed) continue;
-            if (any && fb_now_us() - start > enough_prepared_us) {
+            if (!others) start = fb_now_us();
+            if (others && fb_now_us() - start > enough_prepared_us) {
                 n = i;
                 break;
             }
             if (prepare_entry(r, &e[i], &why)) {
                 any = true;
+                others |= !e[i].beside;
                 continue;
             }
             release_entry(r, &e[i]);
@@ -315,16 +318,22 @@ static int stand_together(fb_recorder *r, column_run *e, int n)
     return n;
 }
 
+static bool in_state(const column_run *e, fb_cache_state cache)
+{
+    return !e->beside || cache == FB_CACHE_HOT;
+}
+
 /* A round of each, again and again. False when they are lost. */
 static bool sample_in_turns(fb_recorder *r, column_run *e, int n, fb_cache_state cache, fb_error *err)
 {
     int rounds = cache == FB_CACHE_COLD ? COLD_ROUNDS : HOT_ROUNDS, alive = 0;
     double start = fb_now_us();
-    for (int i = 0; i < n; i++) alive += !e[i].failed;
+    for (int i = 0; i < n; i++) alive += !e[i].failed && in_state(&e[i], cache);
     for (int k = 0; k < rounds && (k < FEWEST_ROUNDS || fb_now_us() - start < patience_us * alive); k++) {
         for (int i = 0; i < n; i++) {
             fb_error why = {0};
-            if (e[i].failed || sample_once(r, e[i].worker, e[i].id, cache, &e[i].report, &why)) continue;
+            if (e[i].failed || !in_state(&e[i], cache)) continue;
+            if (sample_once(r, e[i].worker, e[i].id, cache, &e[i].report, &why)) continue;
             if (is_grave(&why)) return fb_fail(err, why.kind, "%s", why.text);
             entry_failed(r, &e[i], &why);
         }
@@ -372,7 +381,7 @@ static bool measure_together(fb_recorder *r, column_run *e, int n, fb_error *err
     note_turn(e, n, turn_us);
     if (!sample_in_turns(r, e, n, FB_CACHE_COLD, err)) return false;
     for (int i = 0; i < n; i++)
-        if (!e[i].failed) trace_entry(r, &e[i]);
+        if (!e[i].failed && !e[i].beside) trace_entry(r, &e[i]);
     return true;
 }
 
@@ -393,6 +402,8 @@ static void take_measured(fb_recorder *r, column_run *e, int n)
         if (!is_disturbed(r, &e[i])) {
             record_entry(r, &e[i]);
             e[i].recorded = true;
+        } else if (e[i].beside) {
+            e[i].recorded = true; /* the file has it from before */
         } else if (++e[i].tries >= TRIES) {
             char low[32], high[32];
             say(r, "%s: left out, it was disturbed each of %d times: %s to %s", e[i].what, TRIES,
@@ -417,6 +428,23 @@ static void measure_alone(fb_recorder *r, column_run *e)
     }
 }
 
+/* Those of n beside which the ones after them are measured too come last; returns how many. Where nothing else was among
+ * the n they have been there in vain. */
+static int keep_beside(column_run *e, int n)
+{
+    column_run *all = fb_alloc((size_t)n * sizeof *all);
+    memcpy(all, e, (size_t)n * sizeof *all);
+    int kept = 0, done = 0;
+    for (int i = 0; i < n; i++) kept += all[i].beside && !all[i].failed;
+    for (int i = 0, k = n - kept; i < n; i++) {
+        bool again = all[i].beside && !all[i].failed;
+        e[again ? k++ : done++] = all[i];
+        if (again) e[k - 1].recorded = false;
+    }
+    fb_free(all);
+    return done ? kept : 0;
+}
+
 /* All that are not known: as many as stand together at a time. */
 static bool measure_entries(fb_recorder *r, entries *all, fb_error *err)
 {
@@ -429,7 +457,9 @@ static bool measure_entries(fb_recorder *r, entries *all, fb_error *err)
         release_all(r, e, n);
         if (!ok) forget_files(r, e);
         if (ok) take_measured(r, e, n);
-        for (int i = 0; i < n; i++) measure_alone(r, &e[i]);
+        for (int i = 0; i < n; i++)
+            if (!e[i].beside) measure_alone(r, &e[i]);
+        if (from + n < all->n) n -= keep_beside(e, n);
         if (!save(r, false, err)) return false;
     }
     return true;
@@ -531,6 +561,12 @@ static void record_rounds(const column_run *e, fb_rounds *to)
     }
 }
 
+/* What launching took is told of others by this: not where copies are in the same time. */
+static double launches_noted(const fb_program *p)
+{
+    return fb_program_has_copies(p) ? 0 : (double)fb_program_launches(p);
+}
+
 /* Other launch modes of the same program stay as they were. */
 static void record_plan(fb_recorder *r, const column_run *e)
 {
@@ -551,6 +587,8 @@ static void record_plan(fb_recorder *r, const column_run *e)
     plan->max_rel = report->error.max_rel;
     plan->bound = report->error.bound;
     plan->undecided = report->error.undecided;
+    plan->launches = launches_noted(e->program);
+    plan->calls = (double)fb_program_calls(e->program);
     fb_recording_set_plan(r->file, e->signature, plan);
     for (int i = 0; !kernels && i < report->n_kernels; i++) {
         const fb_kernel_report *k = &report->kernels[i];
@@ -567,11 +605,42 @@ static void record_plan(fb_recorder *r, const column_run *e)
     r->n.plans++;
 }
 
+/* The newest that there is room for. */
+static void add_rounds(fb_rounds *to, const fb_rounds *more)
+{
+    int over = to->n + more->n - FB_ROUNDS, gone = over < 0 ? 0 : over < to->n ? over : to->n;
+    if (to->n && more->n && more->at[0].at_us < to->at[to->n - 1].at_us) return; /* the calendar went back */
+    to->n -= gone;
+    memmove(to->at, to->at + gone, (size_t)to->n * sizeof *to->at);
+    memcpy(to->at + to->n, more->at, (size_t)more->n * sizeof *to->at);
+    to->n += more->n;
+}
+
+/* What it took is in the file; these samples are added to its own. */
+static void record_beside(fb_recorder *r, const column_run *e)
+{
+    fb_launch_mode mode = fb_plan_launch_mode(e->plan);
+    fb_recorded_plan *plan = fb_calloc(1, sizeof *plan);
+    fb_rounds *more = fb_calloc(1, sizeof *more);
+    json_t *kernels = fb_recording_plan_kernels(r->file, e->signature);
+    if (fb_recording_plan(r->file, e->signature, plan)) {
+        record_rounds(e, more);
+        add_rounds(&plan->rounds[mode], more);
+        fb_recording_set_plan(r->file, e->signature, plan);
+        fb_recording_set_plan_kernels(r->file, e->signature, kernels);
+    }
+    json_decref(kernels);
+    fb_free(more);
+    fb_free(plan);
+}
+
 static void record_peer_plan(fb_recorder *r, const column_run *e);
 
 static void record_entry(fb_recorder *r, column_run *e)
 {
-    if (e->peer_plan) {
+    if (e->beside) {
+        record_beside(r, e);
+    } else if (e->peer_plan) {
         record_peer_plan(r, e);
     } else {
         if (fb_plan_launch_mode(e->plan) != FB_LAUNCH_GRAPH) record_kernels(r, e->report);
@@ -579,14 +648,16 @@ static void record_entry(fb_recorder *r, column_run *e)
     }
 }
 
-/* As it stands in the file, with its samples. */
-static bool plan_known(const fb_recorder *r, const char *signature, const fb_program *p, fb_launch_mode mode)
+/* As it stands in the file, with its samples. Recordings of before have no counts of launches: they come now. */
+static bool plan_known(fb_recorder *r, const char *signature, const fb_program *p, fb_launch_mode mode)
 {
     char code[FB_SIGNATURE];
     fb_recorded_plan *have = fb_calloc(1, sizeof *have);
-    bool known = fb_recording_plan(r->file, signature, have) &&
-                 strcmp(have->code, fb_recording_program_code(p, code)) == 0 && have->wall_us[mode].n &&
-                 have->rounds[mode].n && (mode == FB_LAUNCH_GRAPH || all_known(r, p));
+    bool same =
+        fb_recording_plan(r->file, signature, have) && strcmp(have->code, fb_recording_program_code(p, code)) == 0;
+    bool known = same && have->wall_us[mode].n && have->rounds[mode].n && (mode == FB_LAUNCH_GRAPH || all_known(r, p));
+    if (same && !(have->launches > 0))
+        fb_recording_set_plan_launches(r->file, signature, launches_noted(p), (double)fb_program_calls(p));
     fb_free(have);
     return known;
 }
@@ -600,8 +671,9 @@ static bool is_among(const entries *all, const char *signature, const fb_plan *p
     return false;
 }
 
-/* Adds a plan, which it takes, unless it is known: compiled or counted at once where nothing is measured. */
-static void add_plan(fb_recorder *r, entries *all, const char *what, const fb_graph *g, fb_plan *plan)
+/* Adds a plan, which it takes, unless it is known: compiled or counted at once where nothing is measured. `beside`: a
+ * known one too, for others to be measured beside it. */
+static void add_plan(fb_recorder *r, entries *all, const char *what, const fb_graph *g, fb_plan *plan, bool beside)
 {
     fb_error why = {0};
     column_run e = {.worker = &r->worker, .graph = g, .plan = plan};
@@ -612,8 +684,9 @@ static void add_plan(fb_recorder *r, entries *all, const char *what, const fb_gr
     bool twice = is_among(all, e.signature, plan), known = e.program && plan_known(r, e.signature, e.program, mode);
     if (r->o.compile && e.program) known |= all_known(r, e.program);
     if (e.program) record_groups(r, plan, e.program);
-    if (e.program && !twice && !known && !r->o.compile && !r->o.list) {
-        e.counters = mode != FB_LAUNCH_GRAPH;
+    if (e.program && !twice && (!known || beside) && !r->o.compile && !r->o.list) {
+        e.beside = known;
+        e.counters = !known && mode != FB_LAUNCH_GRAPH;
         FB_VEC_PUSH(all, e);
         return;
     }
@@ -632,14 +705,14 @@ static void add_plan(fb_recorder *r, entries *all, const char *what, const fb_gr
 }
 
 /* In its own launch mode, and where that is a stream and the device has graphs, as one of these. */
-static void add_both(fb_recorder *r, entries *all, const char *what, const fb_graph *g, fb_plan *plan)
+static void add_both(fb_recorder *r, entries *all, const char *what, const fb_graph *g, fb_plan *plan, bool beside)
 {
     fb_plan *as_graph = NULL;
     const fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH};
     if (fb_plan_launch_mode(plan) == FB_LAUNCH_STREAM && fb_recording_machine(r->file)->target->graphs && !r->o.compile)
         fb_plan_try(plan, &edit, &as_graph);
-    add_plan(r, all, what, g, plan);
-    if (as_graph) add_plan(r, all, what, g, as_graph);
+    add_plan(r, all, what, g, plan, beside);
+    if (as_graph) add_plan(r, all, what, g, as_graph, beside);
 }
 
 /* ---- toggles ---- */
@@ -855,12 +928,40 @@ static void record_peer_plan(fb_recorder *r, const column_run *e)
     r->n.plans++;
 }
 
+static bool overlap(const fb_rounds *a, const fb_rounds *b)
+{
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k + 1 < b->n; k++)
+            if (a->at[i].at_us >= b->at[k].at_us && a->at[i].at_us <= b->at[k + 1].at_us &&
+                b->at[k + 1].at_us - b->at[k].at_us < FB_ROUNDS_APART_US)
+                return true;
+    return false;
+}
+
+/* Were its samples taken in turns with those of any plan of ours? Where we have none there is nothing to compare. */
+static bool in_turns_with_ours(const fb_recorder *r, const char *graph, const fb_rounds *rounds)
+{
+    fb_arena *arena = fb_arena_new();
+    const char **plans;
+    int n = fb_recording_plans(r->file, graph, arena, &plans);
+    bool found = n == 0;
+    fb_recorded_plan *ours = fb_calloc(1, sizeof *ours);
+    for (int i = 0; i < n && !found; i++) {
+        fb_recording_plan(r->file, plans[i], ours);
+        for (size_t m = 0; m < sizeof ours->rounds / sizeof *ours->rounds; m++)
+            found |= overlap(rounds, &ours->rounds[m]);
+    }
+    fb_free(ours);
+    fb_arena_free(arena);
+    return found;
+}
+
 static bool peer_known(const fb_recorder *r, const fb_graph *g, const char *plan)
 {
     char graph[FB_SIGNATURE];
     fb_peer_plan *have = fb_calloc(1, sizeof *have);
     bool known = fb_recording_peer_plan(r->file, fb_recording_graph_signature(g, graph), r->peer.device, plan, have) &&
-                 have->rounds.n;
+                 have->rounds.n && in_turns_with_ours(r, graph, &have->rounds);
     fb_free(have);
     return known;
 }
@@ -895,30 +996,6 @@ static bool compile_peers(fb_recorder *r, entries *all)
     return true;
 }
 
-bool fb_recorder_peers(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err)
-{
-    entries all = {0};
-    json_t *name;
-    size_t i;
-    for (int k = 0; k < n; k++) {
-        if (!r->o.compile && !r->o.list) fb_recording_add_script(r->file, script, v[k].name, v[k].graph->hash);
-        json_array_foreach(r->peer.plans, i, name)
-        {
-            const char *plan = json_string_value(name);
-            if (json_object_get(r->peer.without, plan)) continue;
-            if (peer_known(r, v[k].graph, plan))
-                r->n.known++;
-            else if (r->o.list)
-                r->n.plans++;
-            else if (r->peer.worker && (!r->o.compile || is_compiled_alone(plan)))
-                FB_VEC_PUSH(&all, peer_entry(r, script, v[k].name, v[k].graph, plan));
-        }
-    }
-    bool ok = r->o.compile ? compile_peers(r, &all) : measure_entries(r, &all, err);
-    entries_free(&all);
-    return ok;
-}
-
 /* ---- graphs ---- */
 
 static fb_plan *preset_plan(const fb_preset *preset, fb_planner *planner, fb_recorder *r, const char *what)
@@ -947,18 +1024,18 @@ static const char *call_it(char to[200], const char *script, const char *variant
 }
 
 static void add_variant(fb_recorder *r, entries *all, const char *script, const fb_recorder_variant *v,
-                        fb_planner *planner)
+                        fb_planner *planner, bool beside)
 {
     char what[200], number[40];
     for (int i = 0; i < fb_presets(); i++) {
         call_it(what, script, v->name, fb_preset_at(i)->name);
         fb_plan *plan = preset_plan(fb_preset_at(i), planner, r, what);
-        if (plan) add_both(r, all, what, v->graph, plan);
+        if (plan) add_both(r, all, what, v->graph, plan, beside);
     }
     for (int i = 0; i < v->n_plans; i++) {
         snprintf(number, sizeof number, "plan %d of the script", i + 1);
         fb_plan *plan = given_plan(r, call_it(what, script, v->name, number), planner, v->plans[i]);
-        if (plan) add_both(r, all, what, v->graph, plan);
+        if (plan) add_both(r, all, what, v->graph, plan, beside);
     }
 }
 
@@ -969,13 +1046,56 @@ bool fb_recorder_plans(fb_recorder *r, const char *script, int n, const fb_recor
     for (int k = 0; k < n; k++) {
         planners[k] = fb_planner_new(v[k].graph, fb_recording_machine(r->file));
         fb_recording_add_script(r->file, script, v[k].name, v[k].graph->hash);
-        add_variant(r, &all, script, &v[k], planners[k]);
+        add_variant(r, &all, script, &v[k], planners[k], false);
     }
     bool ok = r->o.compile || r->o.list || measure_entries(r, &all, err);
     entries_free(&all);
     for (int k = 0; k < n; k++) fb_planner_free(planners[k]);
     fb_free(planners);
     return ok && save(r, false, err);
+}
+
+/* A variant's plans of the peer that are not known. */
+static void add_peers(fb_recorder *r, entries *all, const char *script, const fb_recorder_variant *v)
+{
+    json_t *name;
+    size_t i;
+    json_array_foreach(r->peer.plans, i, name)
+    {
+        const char *plan = json_string_value(name);
+        if (json_object_get(r->peer.without, plan)) continue;
+        if (peer_known(r, v->graph, plan))
+            r->n.known++;
+        else if (r->o.list)
+            r->n.plans++;
+        else if (r->peer.worker && (!r->o.compile || is_compiled_alone(plan)))
+            FB_VEC_PUSH(all, peer_entry(r, script, v->name, v->graph, plan));
+    }
+}
+
+/* Before them come ours of all variants, so that theirs are measured in turns with these. */
+bool fb_recorder_peers(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err)
+{
+    entries theirs = {0}, all = {0};
+    fb_planner **planners = fb_calloc((size_t)n + 1, sizeof *planners);
+    for (int k = 0; k < n; k++) {
+        if (!r->o.compile && !r->o.list) fb_recording_add_script(r->file, script, v[k].name, v[k].graph->hash);
+        add_peers(r, &theirs, script, &v[k]);
+    }
+    int known = r->n.known;
+    for (int k = 0; theirs.n && !r->o.compile && k < n; k++) {
+        planners[k] = fb_planner_new(v[k].graph, fb_recording_machine(r->file));
+        add_variant(r, &all, script, &v[k], planners[k], true);
+    }
+    r->n.known = known;
+    for (int i = 0; i < theirs.n; i++) FB_VEC_PUSH(&all, theirs.at[i]);
+    bool ok = r->o.compile ? compile_peers(r, &all) : measure_entries(r, &all, err);
+    FB_VEC_FREE(&theirs);
+    entries_free(&all);
+    for (int k = 0; k < n; k++)
+        if (planners[k]) fb_planner_free(planners[k]);
+    fb_free(planners);
+    return ok;
 }
 
 bool fb_recorder_toggles(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err)
@@ -1049,7 +1169,7 @@ json_t *fb_recorder_case(fb_recorder *r, const char *script, const fb_graph *g, 
         note_case(r, script, g);
         const fb_preset *preset = fb_preset_find(plan_name);
         fb_plan *ours = preset ? preset_plan(preset, planner, r, what) : given_plan(r, what, planner, plan);
-        if (ours) add_plan(r, &all, what, g, ours);
+        if (ours) add_plan(r, &all, what, g, ours, false);
     } else if (r->peer.worker && strcmp(device, r->peer.device) == 0 && !peer_known(r, g, plan_name)) {
         note_case(r, script, g);
         FB_VEC_PUSH(&all, peer_entry(r, script, "", g, plan_name));

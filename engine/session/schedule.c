@@ -177,37 +177,12 @@ static void learn_computes(fb_column_record *c, fb_report *later)
     if (c->report) c->report->computes = fb_arena_strdup(c->report->arena, later->computes);
 }
 
-static void move_median(fb_stat *s, double us)
-{
-    if (!s->n) return;
-    s->median += us;
-    s->p10 += us;
-    s->p90 += us;
-}
-
-/* Launches of a plan that never ran whole are told by the calibration; where those of the same column, before an edit
- * took some away, took another time than that, these do too. Else an edit that saves launches would seem to lose. */
-static void anchor(const fb_column_record *c, fb_report *r)
-{
-    enum { TIMES_MOST = 4 };
-    const fb_report *was = c->before;
-    if (r->source != FB_SOURCE_COMPOSED && r->source != FB_SOURCE_PREDICTED) return;
-    if (!was || was->failed || !was->launch_mode || !r->launch_mode || strcmp(was->launch_mode, r->launch_mode)) return;
-    double off = was->gap_us / c->launching_us;
-    if (!(off > 1.0 / TIMES_MOST && off < TIMES_MOST) || !isfinite(r->gap_us)) return;
-    double more = r->gap_us * (off - 1);
-    r->gap_us += more;
-    move_median(&r->wall_us, more);
-    move_median(&r->cold_us, more);
-}
-
 static void take_report(fb_job *j, fb_worker_event *e)
 {
     fb_column_record *c = j->column;
     if (!c || !e->report) return;
     if (j->look && c->report && !c->report->failed) return; /* it is looked at, not timed: its figures stay */
     learn_computes(c, e->report);
-    anchor(c, e->report);
     if (c->report && fb_json_bool_or(e->message, "brief", false) && fb_report_refresh(c->report, e->report)) {
         fb_session_changed(c->session);
         return;

@@ -129,6 +129,22 @@ else
     is "a framework's plans are recorded" 0 out ': 4 plans and 0 toggles measured' err 'without away@torch: there is no away here'
     fb $rec --only peers --worker "$peer"
     is "once" 0 out ': 0 plans and 0 toggles measured, 4 plans known before'
+    gzip -dc "$recording" >beside
+    holds "and our plans keep what they took, with more samples" python3 - plans.json beside <<'END'
+import json, sys
+before, after = (json.JSONDecoder().raw_decode(open(name).read())[0] for name in sys.argv[1:])
+more = 0
+for name, plan in before["plans"].items():
+    now = after["plans"][name]
+    assert {k: v for k, v in plan.items() if k != "rounds"} == {k: v for k, v in now.items() if k != "rounds"}, name
+    for mode, rounds in plan["rounds"].items():
+        n = len(rounds["at"])
+        assert now["rounds"][mode]["wall"][:n] == rounds["wall"]
+        more += len(now["rounds"][mode]["at"]) > n
+assert more > 0
+END
+    fb diff chain.lua short:none@replay:here short:eager@torch:here
+    is "with which they are compared by pairs" 0 out '^wall: (faster|[0-9.]+× slower|the same|cannot tell: less than [0-9.]+ % is not seen on this machine)'
     fb run chain.lua short:eager@torch:here short:compile@torch:here --format json
     json "with their samples" out columns.0.source=recorded columns.0.rounds.wall_us.7=200.0 columns.1.rounds.wall_us.7=100.0
     fb diff chain.lua short:eager@torch:here short:compile@torch:here

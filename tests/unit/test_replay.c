@@ -207,6 +207,65 @@ static void a_plan_of_recorded_kernels_is_composed(void **state)
     fixture_free(&f);
 }
 
+/* What launching is told to take, and what it took of a plan that was recorded whole. */
+static void record_launching(fixture *f, const fb_plan *plan, fb_launch_mode mode, double took)
+{
+    char signature[FB_SIGNATURE], code[FB_SIGNATURE];
+    fb_program *p = fb_lower(plan, f->target, NULL);
+    fb_recorded_plan whole = {
+        .device_us = {40, 40, 40, 15}, .bound = NAN, .launches = (double)fb_program_launches(p), .calls = 0};
+    whole.wall_us[mode] = (fb_stat){40 + took, 40 + took, 40 + took, 30};
+    fb_recording_program_code(p, whole.code);
+    fb_recording_graph_signature(f->g, whole.graph);
+    fb_recording_set_plan(f->r, fb_recording_plan_signature(plan, signature), &whole);
+    for (int i = 0; i < p->n_launches; i++) {
+        const fb_stat one = {10, 10, 10, 30};
+        fb_recording_set_plan_kernel(f->r, signature, fb_recording_code_name(p, &p->launches[i], code), &one);
+    }
+    fb_program_free(p);
+}
+
+static double told(const fixture *f, double launches)
+{
+    return launches * f->m.launch_us + f->m.sync_us;
+}
+
+static void launching_is_what_it_was_nearby(void **state)
+{
+    (void)state;
+    enum { WHOLE = 3 };
+    fixture f = fixture_new(FB_DEVICE_CUDA, false), other = fixture_new(FB_DEVICE_CUDA, true);
+    fb_plan *bc = fused(f.none, "b", "c"), *all = fused(f.ab, "b", "c");
+    record_kernels(&f, f.none, 10);
+    record_kernels(&f, f.ab, 20); /* c now takes 21 */
+    record_launching(&f, f.none, FB_LAUNCH_GRAPH, 50); /* another mode says nothing */
+    save_as(&f, "near.json");
+    fb_report *r = ask(f.ab, "replay:near");
+    close_to(r->wall_us.median, 41 + told(&f, 2));
+    assert_true(r->wall_us.p10 < r->wall_us.median && r->wall_us.p90 > r->wall_us.median);
+    fb_report_free(r);
+
+    record_launching(&f, f.none, FB_LAUNCH_STREAM, 2 * told(&f, WHOLE)); /* twice as long, and so the edit */
+    record_launching(&other, other.none, FB_LAUNCH_STREAM, 9 * told(&f, 4));
+    save_as(&f, "near.json");
+    r = ask(f.ab, "replay:near");
+    close_to(r->wall_us.median, 41 + 2 * told(&f, 2));
+    close_to(r->gap_us, 2 * told(&f, 2));
+    fb_report_free(r);
+
+    record_kernels(&f, bc, 30);
+    record_kernels(&f, all, 40);
+    record_launching(&f, all, FB_LAUNCH_STREAM, 3 * told(&f, 1)); /* half of its launches, none of its kernels */
+    save_as(&f, "near.json");
+    r = ask(bc, "replay:near");
+    close_to(r->gap_us, 2 * told(&f, 2)); /* "none" has a kernel and two thirds of the launches */
+    fb_report_free(r);
+    fb_plan_free(bc);
+    fb_plan_free(all);
+    fixture_free(&other);
+    fixture_free(&f);
+}
+
 static void another_launch_mode_is_composed(void **state)
 {
     (void)state;
@@ -787,6 +846,7 @@ int main(void)
         cmocka_unit_test(a_kernel_of_ones_own_has_no_record),
         cmocka_unit_test(a_plan_that_was_recorded_is_told_as_it_was),
         cmocka_unit_test(a_plan_of_recorded_kernels_is_composed),
+        cmocka_unit_test(launching_is_what_it_was_nearby),
         cmocka_unit_test(another_launch_mode_is_composed),
         cmocka_unit_test(what_was_not_recorded_is_predicted),
         cmocka_unit_test(equal_code_in_another_graph_is_recorded),

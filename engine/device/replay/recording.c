@@ -214,7 +214,8 @@ static bool check_plan(const char *signature, const json_t *p, fb_error *err)
     {
         if (!is_name(code) || !check_stat(one)) return wrong(err, signature, "kernels", "times by code");
     }
-    return check_stats(p, signature, stats, err) && check_numbers(p, signature, "error", 4, err);
+    return check_stats(p, signature, stats, err) && check_numbers(p, signature, "error", 4, err) &&
+           check_numbers(p, signature, "launches", 2, err);
 }
 
 static bool check_script(const char *script, const json_t *variants, fb_error *err)
@@ -827,6 +828,7 @@ static const char *const mode_name[MODES] = {
 bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded_plan *out)
 {
     const json_t *p = figure(r, FB_FIGURES_PLANS, r->plans, signature), *error = json_object_get(p, "error");
+    const json_t *launches = json_object_get(p, "launches");
     double undecided = number_at(error, 3);
     *out = (fb_recorded_plan){
         .device_us = get_stat(p, "device"),
@@ -835,6 +837,8 @@ bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded
         .max_rel = number_at(error, 1),
         .bound = number_at(error, 2),
         .undecided = undecided < 1e15 ? (int64_t)undecided : 0, /* and when it is not known */
+        .launches = fmax(0, number_at(launches, 0)),
+        .calls = fmax(0, number_at(launches, 1)),
     };
     for (int m = 0; m < MODES; m++) {
         out->wall_us[m] = get_stat(p, mode_name[m]);
@@ -865,6 +869,46 @@ void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_reco
         json_object_set_new(o, "error", list);
     }
     json_object_set_new(r->plans, signature, o);
+    fb_recording_set_plan_launches(r, signature, p->launches, p->calls);
+}
+
+void fb_recording_set_plan_launches(fb_recording *r, const char *signature, double launches, double calls)
+{
+    json_t *list = json_pack("[o, o]", json_integer((json_int_t)launches), json_integer((json_int_t)calls));
+    if (launches > 0) json_object_set(json_object_get(r->plans, signature), "launches", list);
+    json_decref(list);
+}
+
+typedef FB_VEC(const char *) name_list;
+
+/* Of one that is served they stand in its text. */
+static void find_plans(const fb_recording *r, const char *graph, fb_arena *arena, name_list *found)
+{
+    char field[FB_SIGNATURE + 16];
+    size_t n_field = (size_t)snprintf(field, sizeof field, "\"graph_is\":\"%.16s\"", graph);
+    for (int i = 0; r->text && i < r->places.in[FB_FIGURES_PLANS].n; i++) {
+        const fb_recording_place *p = &r->places.in[FB_FIGURES_PLANS].at[i];
+        if (memmem(p->value, p->n_value, field, n_field))
+            FB_VEC_PUSH(found, fb_arena_printf(arena, "%.*s", (int)p->n_key, p->key));
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->plans, key, value)
+    {
+        if (!r->text && strcmp(fb_json_string_or(value, "graph_is", ""), graph) == 0)
+            FB_VEC_PUSH(found, fb_arena_strdup(arena, key));
+    }
+}
+
+int fb_recording_plans(const fb_recording *r, const char *graph, fb_arena *arena, const char ***out)
+{
+    name_list found = {0};
+    find_plans(r, graph, arena, &found);
+    if (found.n) qsort(found.at, (size_t)found.n, sizeof *found.at, by_text);
+    *out = fb_arena_copy(arena, found.at, (size_t)found.n * sizeof *found.at);
+    int n = found.n;
+    FB_VEC_FREE(&found);
+    return n;
 }
 
 static json_t *plan_kernels(const fb_recording *r, const char *signature)
@@ -1116,8 +1160,6 @@ static const char *name_in(const char *file, fb_arena *arena)
         if (strcmp(file + n, ending[i]) == 0) return fb_arena_printf(arena, "%.*s", (int)n, file);
     return NULL;
 }
-
-typedef FB_VEC(const char *) name_list;
 
 static void add_name(name_list *names, const char *name)
 {

@@ -13,7 +13,7 @@
  *      "kernels":{CODE:{"hot":[median,p10,p90,n],"cold":[…],"dram":[read,written],"l2":…,"registers":…,…},…},
  *      "groups":{SIGNATURE:[CODE,…],…},
  *      "plans":{SIGNATURE:{"graph_is":GRAPH,"code":…,"stream":[…],"graph":[…],"mega":[…],"device":[…],"cold":[…],
- *                          "error":[abs,rel,bound,undecided],
+ *                          "error":[abs,rel,bound,undecided],"launches":[all,calls of a library],
  *                          "rounds":{"stream":{"turn":…,"at":[…],"wall":[…],"device":[…]},"graph":…},
  *                          "kernels":{CODE:[median,p10,p90,n],…}},…},
  *      "peers":{"torch":{"name":"PyTorch 2.11 on NVIDIA H200","date":…}},
@@ -101,10 +101,15 @@ typedef struct {
     fb_stat device_us, cold_us;
     double max_abs, max_rel, bound;
     int64_t undecided;
+    double launches, calls; /* of a run, of which some call a library; 0: not known, or it copies beside them */
 } fb_recorded_plan;
 
 bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded_plan *out);
 void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_recorded_plan *p); /* forgets its kernels */
+/* Of a plan that is there. */
+void fb_recording_set_plan_launches(fb_recording *r, const char *signature, double launches, double calls);
+/* Signatures of the plans of a graph, in order; arena-owned. Returns how many. */
+int fb_recording_plans(const fb_recording *r, const char *graph, fb_arena *arena, const char ***out);
 /* One launch as it was inside that plan; false when it is not known. */
 bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, const char *code, fb_stat *out);
 /* All of them, a new reference or NULL; and again. */
