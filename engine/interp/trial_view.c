@@ -59,8 +59,28 @@ static void each_lane(const fb_trial_eval *e, const fb_trial_value *v,
     fb_trial_for(e, v->lanes, v->n > LARGE ? 1 : v->lanes, fn, ctx);
 }
 
+/* What is moved, and where to: the first member of what says how. */
 typedef struct {
-    const fb_trial_value *v, *x;
+    fb_trial_value *v;
+    const fb_trial_value *x;
+} moving;
+
+/* All lanes, and margins as values do: one lane of either. An operand that has none has a view that has none. */
+static void move_all(const fb_trial_eval *e, moving *m, void (*fn)(void *ctx, int64_t first, int64_t last))
+{
+    const moving values = *m;
+    each_lane(e, m->v, fn, m);
+    if (!m->x->cells->margins) return;
+    fb_cells to_cells, from_cells;
+    fb_trial_margins(values.v);
+    fb_trial_value to = fb_trial_margins_of(values.v, &to_cells), from = fb_trial_margins_of(values.x, &from_cells);
+    *m = (moving){&to, &from};
+    fn(m, 0, 1);
+    *m = values;
+}
+
+typedef struct {
+    moving of;
     int64_t to_at, from_at;
     const fb_shape *shape;
     const int64_t *to_steps, *from_steps; /* to_steps NULL: in order */
@@ -70,29 +90,13 @@ static void move_lanes(void *ctx, int64_t first, int64_t last)
 {
     const mover *m = ctx;
     for (int64_t l = first; l < last; l++) {
-        uint64_t *to = m->v->cells->at.raw + l * m->v->n + m->to_at;
-        const uint64_t *from = fb_trial_raw(m->x, (int)l) + m->from_at;
+        uint64_t *to = m->of.v->cells->at.raw + l * m->of.v->n + m->to_at;
+        const uint64_t *from = fb_trial_raw(m->of.x, (int)l) + m->from_at;
         if (m->to_steps)
             fb_trial_copy(to, from, m->shape, m->to_steps, m->from_steps);
         else
             fb_interp_copy_strided(to, from, m->shape, m->from_steps);
     }
-}
-
-/* Margins move as values do: one lane of either. */
-typedef struct {
-    fb_cells to_cells, from_cells;
-    fb_trial_value to, from;
-} margins;
-
-/* False: the operand has none, and so has its view. */
-static bool open_margins(fb_trial_value *v, const fb_trial_value *x, margins *m)
-{
-    if (!x->cells->margins) return false;
-    fb_trial_margins(v);
-    m->to = fb_trial_margins_of(v, &m->to_cells);
-    m->from = fb_trial_margins_of(x, &m->from_cells);
-    return true;
 }
 
 /* ---- leaves ---- */
@@ -241,7 +245,7 @@ static bool same_cells(fb_trial_eval *e, fb_id id, const fb_trial_value *x, cons
 }
 
 typedef struct {
-    const fb_trial_value *v, *x;
+    moving of;
     const flat_reader *own, *from;
     const fb_shape *shape;
 } reshaper;
@@ -249,7 +253,7 @@ typedef struct {
 static void reshape_lanes(void *ctx, int64_t first, int64_t last)
 {
     const reshaper *o = ctx;
-    const fb_trial_value *v = o->v;
+    const fb_trial_value *v = o->of.v;
     const flat_reader *own = o->own;
     /* Runs of the result: along dimension own->d and what is after it. */
     int64_t run = o->shape->rank ? (v->box.hi[own->d] - v->box.lo[own->d]) * own->unit : 1;
@@ -262,7 +266,7 @@ static void reshape_lanes(void *ctx, int64_t first, int64_t last)
                 element += (v->box.lo[d] + rest % extent) * own->steps[d];
                 rest /= extent;
             }
-            flat_take(o->from, fb_trial_raw(o->x, (int)l), element, run, to + at);
+            flat_take(o->from, fb_trial_raw(o->of.x, (int)l), element, run, to + at);
         }
     }
 }
@@ -276,13 +280,8 @@ static bool reshape(fb_trial_eval *e, fb_id id)
     if (!fb_trial_open(e, id, x->lanes)) return false;
     fb_trial_value *v = fb_trial_at(e, id);
     flat_reader r = flat_open(x, from), own = flat_open(v, shape);
-    reshaper o = {v, x, &own, &r, shape};
-    each_lane(e, v, reshape_lanes, &o);
-    margins moved;
-    if (open_margins(v, x, &moved)) {
-        r.x = &moved.from;
-        reshape_lanes(&(reshaper){&moved.to, &moved.from, &own, &r, shape}, 0, 1);
-    }
+    reshaper o = {{v, x}, &own, &r, shape};
+    move_all(e, &o.of, reshape_lanes);
     return true;
 }
 
@@ -361,7 +360,7 @@ static bool pad(fb_trial_eval *e, fb_id id)
         to_at += (inner.lo[d] + node->attrs->before[d] - v->box.lo[d]) * to_steps[d];
         from_at += (inner.lo[d] - x->box.lo[d]) * from_steps[d];
     }
-    mover m = {v, x, to_at, from_at, &shape, to_steps, from_steps};
+    mover m = {{v, x}, to_at, from_at, &shape, to_steps, from_steps};
     each_lane(e, v, move_lanes, &m);
     return true;
 }
@@ -377,14 +376,8 @@ bool fb_trial_view(fb_trial_eval *e, fb_id id)
     int64_t steps[FB_MAX_RANK];
     int64_t offset = map_view(node, &fb_trial_node(e, node->args[0])->shape, &v->box, &x->box, steps);
     fb_shape shape = shape_of_box(&v->box, node->shape.rank);
-    mover m = {.v = v, .x = x, .from_at = offset, .shape = &shape, .from_steps = steps};
-    each_lane(e, v, move_lanes, &m);
-    margins moved;
-    if (open_margins(v, x, &moved)) {
-        m.v = &moved.to;
-        m.x = &moved.from;
-        move_lanes(&m, 0, 1);
-    }
+    mover m = {.of = {v, x}, .from_at = offset, .shape = &shape, .from_steps = steps};
+    move_all(e, &m.of, move_lanes);
     return true;
 }
 
@@ -419,7 +412,7 @@ bool fb_trial_join(fb_trial_eval *e, fb_id id)
             from_at += (box.lo[d] - x->box.lo[d]) * from_steps[d];
             d++;
         }
-        mover m = {v, x, to_at, from_at, &shape, own_steps, from_steps};
+        mover m = {{v, x}, to_at, from_at, &shape, own_steps, from_steps};
         each_lane(e, v, move_lanes, &m);
     }
     return true;

@@ -212,6 +212,37 @@ double fb_pairs_sigma(const double *a, const double *b, int n)
     return sigma;
 }
 
+/* Σ of what neighbours, and those two and three apart, have in common, as long as it is above 0: for as much as they do,
+ * n pairs tell less than n (Geyer 1992 ends the sum likewise). Of differences cut off around `m`. */
+static double in_common(const double *d, int n, double m, double most)
+{
+    enum { FURTHEST = 3 };
+    double mean = 0, squares = 0, common = 0;
+    for (int i = 0; i < n; i++) mean += fmin(fmax(d[i] - m, -most), most) / n;
+    for (int far = 0; far <= FURTHEST; far++) {
+        double sum = 0;
+        for (int i = far; i < n; i++)
+            sum += (fmin(fmax(d[i] - m, -most), most) - mean) * (fmin(fmax(d[i - far] - m, -most), most) - mean);
+        if (!far) squares = sum;
+        if (far && !(sum > 0)) break;
+        if (far) common += sum / squares;
+    }
+    return squares > 0 ? common : 0;
+}
+
+double fb_pairs_long_sigma(const double *a, const double *b, int n)
+{
+    if (n < 2) return NAN;
+    double *d = fb_alloc(2 * (size_t)n * sizeof *d), *sorted = d + n;
+    for (int i = 0; i < n; i++) d[i] = log(a[i] / b[i]);
+    memcpy(sorted, d, (size_t)n * sizeof *d);
+    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    double sigma = middle_half(sorted, n);
+    sigma *= sqrt(1 + 2 * in_common(d, n, quantile(sorted, n, 0.5), sigma));
+    fb_free(d);
+    return sigma;
+}
+
 int fb_pairs_next_look(int n)
 {
     if (n + 1 < FB_PAIRS_LEAST) return n < FB_PAIRS_FEW ? FB_PAIRS_FEW : n + 1;

@@ -37,6 +37,9 @@ enum {
 
 /* How much one pair differs from the next: half of what the middle 68 % of log(a / b) span. NAN of fewer than two. */
 double fb_pairs_sigma(const double *a, const double *b, int n);
+/* … where neighbours have something in common, as levels that last for several rounds have: what a sum of n pairs scatters
+ * by, over √n. In order of time. */
+double fb_pairs_long_sigma(const double *a, const double *b, int n);
 /* Within so many pairs of that deviation 19 of 20 differences of 2 % are found, with tails as heavy as a GPU's: a look.
  * (223 σ)² are what one look at a known deviation asks for that may be wrong in 1 of 200; one at which it is not known,
  * wrong in 1 of 500 and of normal noise asks for fb_pairs_bound. */

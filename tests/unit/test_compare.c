@@ -221,13 +221,49 @@ static void two_percent_are_found(void **state)
         }
 }
 
+/* Levels of a column's own that last for a few rounds: of more than the pairs that the scatter of one asks for 2 % wants
+ * more, and it is told how many from a run of them. */
+static double lasting_level(double *level, double lasts, double share)
+{
+    *level = lasts * *level + sqrt(1 - lasts * lasts) * normal();
+    return sqrt(share) * *level + sqrt(1 - share) * normal();
+}
+
+static void two_percent_are_found_where_levels_last(void **state)
+{
+    (void)state;
+    enum { RUN = 512, TRIALS = 400 };
+    static const double lasts[] = {0.25, 0.6}, sigmas[] = {0.03, 0.05}, correlated = 0.2;
+    double *a = fb_alloc(2 * (size_t)(4 * RUN) * sizeof *a), *b = a + (size_t)(4 * RUN), level = 0;
+    random_state = 8;
+    for (int k = 0; k < 2; k++)
+        for (int s = 0; s < 2; s++) {
+            int found = 0;
+            for (int t = 0; t < TRIALS; t++) {
+                for (int i = 0; i < 4 * RUN; i++) {
+                    a[i] = 100 * exp(sigmas[s] * lasting_level(&level, lasts[k], correlated / lasts[k]));
+                    b[i] = 100;
+                }
+                int most = fb_pairs_asked(fb_pairs_long_sigma(a, b, RUN));
+                assert_true(most <= 3 * RUN);
+                for (int i = 0; i < most; i++) a[RUN + i] *= 1.02;
+                found += ever_called(a + RUN, b + RUN, most, FB_TIME_WALL, FB_FASTER);
+            }
+            if (found < TRIALS * 19 / 20) fail_msg("%g lasting %g: %d of %d", sigmas[s], lasts[k], found, TRIALS);
+        }
+    fb_free(a);
+}
+
 static void the_pairs_asked_for_follow_the_noise(void **state)
 {
     (void)state;
     double a[24], b[24];
     for (int i = 0; i < 24; i++) a[i] = 100 * exp(i % 2 ? 0.02 : -0.02), b[i] = 100;
     assert_true(fabs(fb_pairs_sigma(a, b, 24) - 0.02) < 1e-6);
-    assert_true(isnan(fb_pairs_sigma(a, b, 1)));
+    assert_true(isnan(fb_pairs_sigma(a, b, 1)) && isnan(fb_pairs_long_sigma(a, b, 1)));
+    assert_true(fabs(fb_pairs_long_sigma(a, b, 24) - 0.02) < 1e-6); /* what takes itself back is no more than it is */
+    for (int i = 0; i < 24; i++) a[i] = 100 * exp(i / 6 % 2 ? 0.02 : -0.02);
+    assert_true(fb_pairs_long_sigma(a, b, 24) > 0.03);
     assert_int_equal(fb_pairs_next_look(0), FB_PAIRS_FEW);
     assert_int_equal(fb_pairs_next_look(FB_PAIRS_FEW), FB_PAIRS_FEW + 1);
     assert_int_equal(fb_pairs_next_look(FB_PAIRS_LEAST - 1), FB_PAIRS_LEAST);
@@ -624,6 +660,7 @@ int main(void)
         cmocka_unit_test(no_noise_is_a_difference),
         cmocka_unit_test(what_stays_with_a_column_is_held_back),
         cmocka_unit_test(two_percent_are_found),
+        cmocka_unit_test(two_percent_are_found_where_levels_last),
         cmocka_unit_test(what_no_test_can_find_is_known),
         cmocka_unit_test(the_pairs_asked_for_follow_the_noise),
         cmocka_unit_test(ratios_are_told),

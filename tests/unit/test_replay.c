@@ -237,7 +237,7 @@ static void launching_is_what_it_was_nearby(void **state)
     fixture f = fixture_new(FB_DEVICE_CUDA, false), other = fixture_new(FB_DEVICE_CUDA, true);
     fb_plan *bc = fused(f.none, "b", "c"), *all = fused(f.ab, "b", "c");
     record_kernels(&f, f.none, 10);
-    record_kernels(&f, f.ab, 20); /* c now takes 21 */
+    record_kernels(&f, f.ab, 20);                      /* c now takes 21 */
     record_launching(&f, f.none, FB_LAUNCH_GRAPH, 50); /* another mode says nothing */
     save_as(&f, "near.json");
     fb_report *r = ask(f.ab, "replay:near");

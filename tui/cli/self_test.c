@@ -129,14 +129,14 @@ static void try_to_find(self_test *t, times_us *left)
     int n = left->a.n;
     if (left->wanted < COLLECTED) left->wanted = COLLECTED;
     if (n < left->wanted) return;
-    double sigma = fb_pairs_sigma(left->a.at, left->b.at, n);
-    int asked = isfinite(sigma) ? fb_pairs_asked(sigma) : n + 1;
+    double sigma = fb_pairs_sigma(left->a.at, left->b.at, n), noise = fb_pairs_long_sigma(left->a.at, left->b.at, n);
+    int asked = isfinite(noise) ? fb_pairs_asked(noise) : n + 1;
     if (asked > n) {
         left->wanted = 2 * n;
         return;
     }
     tally *of = class_of(t, sigma);
-    int best = fb_pairs_bound(sigma);
+    int best = fb_pairs_bound(noise);
     for (int from = 0; from + asked <= n; from += asked) {
         of->tried++;
         of->asked += asked;

@@ -261,8 +261,7 @@ static bool read_samples(sampler *s, fb_metric_log *out, fb_error *err)
         for (int k = 0; k < s->n; k++) values[k] = isfinite(values[k]) ? values[k] * 0.01 : NAN;
         out->n++;
     }
-    double first = n ? out->at_us[0] : 0;
-    for (size_t i = 0; i < n; i++) out->at_us[i] = (out->at_us[i] - first) * 1e-3;
+    for (size_t i = 0; i < n; i++) out->at_us[i] *= 1e-3; /* of ns */
     fb_metric_log_begin(out);
     return true;
 }
