@@ -220,19 +220,20 @@ static void entry_failed(fb_recorder *r, column_run *e, const fb_error *why)
     json_object_set_new(r->peer.without, e->peer_plan, json_true());
 }
 
-static void send_files(fb_recorder *r, const column_run *e)
+static bool send_files(fb_recorder *r, const column_run *e, fb_error *err)
 {
     json_t **sent = &r->sent[e->worker == &r->peer.worker];
-    int64_t n;
     if (!*sent) *sent = json_object();
     for (int i = 0; r->o.file && i < e->graph->n_nodes; i++) {
         const fb_attrs *a = e->graph->nodes[i].attrs;
         if (a->dist != FB_DIST_FILE || !a->file || json_object_get(*sent, a->file)) continue;
-        const double *values = r->o.file(r->o.ctx, a->file, &n);
-        if (!values) continue; /* the worker says which one is missing */
-        fb_worker_send_file(*e->worker, a->file, values, n);
+        fb_session_weights read;
+        if (!r->o.file(r->o.ctx, &e->graph->nodes[i], &read, err)) return false;
+        fb_worker_send_file(*e->worker, a->file, read.values, read.n);
         json_object_set_new(*sent, a->file, json_true());
+        fb_free(read.own);
     }
+    return true;
 }
 
 /* A process that died has none. */
@@ -245,7 +246,7 @@ static bool prepare_with(fb_recorder *r, column_run *e, bool counters, fb_error 
 {
     const fb_measure_options o = {
         .seeds = {0}, .n_seeds = 1, .counters = counters, .ahead = r->o.compile != NULL, .limit_s = silence_s};
-    send_files(r, e);
+    if (!send_files(r, e, err)) return false;
     fb_report_free(e->report);
     e->report = NULL;
     e->id = e->plan ? fb_worker_prepare(*e->worker, e->graph, e->plan, r->device, &o)

@@ -17,6 +17,7 @@
 #define FB_SESSION_RECORDER_H
 
 #include "code/program.h"
+#include "session/session.h"
 
 #include <jansson.h>
 
@@ -40,8 +41,8 @@ typedef struct {
      */
     bool (*compile)(void *ctx, const fb_program *p, fb_error *err);
     const fb_machine *machine; /* of what `out` names instead, where that is there */
-    /* The values that a script loaded; NULL: there are none. */
-    const double *(*file)(void *ctx, const char *key, int64_t *n);
+    /* As fb_session_file; NULL: no input has any. */
+    bool (*file)(void *ctx, const fb_node *node, fb_session_weights *out, fb_error *err);
     void (*say)(void *ctx, const char *line); /* what is being done; failures are whole sentences */
     void *ctx;
 } fb_recorder_options;

@@ -219,22 +219,31 @@ static bool has_failed(const fb_job *j, fb_error *why)
 
 /* ---- requests ---- */
 
-/* The values of a graph in JSON lie in NAME.weights beside NAME.json, one .npy file a key. */
-static bool read_beside_graph(const fb_session *s, const fb_node *node, fb_file_table *out, fb_error *err)
+static bool read_beside_graph(const fb_session *s, const fb_node *node, fb_session_weights *out, fb_error *err)
 {
     const char *key = node->attrs->file;
     size_t stem = s->path ? strlen(s->path) : 0;
     if (stem < 5 || strcmp(s->path + stem - 5, ".json") != 0 || strchr(key, '/'))
         return fb_fail(err, FB_ERR_INPUT, "%s: its file %s is not there", node->name, key);
     fb_str path = {0};
+    fb_file_table table;
     fb_str_addf(&path, "%.*s.weights/%s.npy", (int)(stem - 5), s->path, key);
-    bool ok = fb_weights_read(fb_str_get(&path), key, out, err);
-    if (ok && !fb_shape_equal(&out->shape, &node->shape)) {
-        fb_free(out->values);
+    bool ok = fb_weights_read(fb_str_get(&path), key, &table, err);
+    if (ok && !fb_shape_equal(&table.shape, &node->shape)) {
+        fb_free(table.values);
         ok = fb_fail(err, FB_ERR_INPUT, "%s: not of the shape of %s", fb_str_get(&path), node->name);
     }
+    if (ok) *out = (fb_session_weights){.values = table.values, .n = table.n, .own = table.values};
     fb_str_free(&path);
     return ok;
+}
+
+bool fb_session_file(const fb_session *s, const fb_node *node, fb_session_weights *out, fb_error *err)
+{
+    *out = (fb_session_weights){0};
+    if (!s->script) return read_beside_graph(s, node, out, err);
+    out->values = fb_script_file(s->script, node->attrs->file, &out->n);
+    return out->values || fb_fail(err, FB_ERR_INPUT, "%s: its file %s is not there", node->name, node->attrs->file);
 }
 
 bool fb_scheduler_send_files(fb_session *s, int worker, const fb_graph *g, fb_error *err)
@@ -245,25 +254,13 @@ bool fb_scheduler_send_files(fb_session *s, int worker, const fb_graph *g, fb_er
         bool there = !key || g->nodes[i].attrs->dist != FB_DIST_FILE;
         for (int k = 0; k < w->files.n && !there; k++) there = strcmp(w->files.at[k], key) == 0;
         if (there) continue;
-        int64_t n;
-        const double *values = s->script ? fb_script_file(s->script, key, &n) : NULL;
-        fb_file_table read = {0};
-        if (!s->script) {
-            if (!read_beside_graph(s, &g->nodes[i], &read, err)) return false;
-            values = read.values;
-            n = read.n;
-        }
-        if (!values) continue; /* the worker says which one is missing */
-        fb_worker_send_file(w->worker, key, values, n);
+        fb_session_weights read;
+        if (!fb_session_file(s, &g->nodes[i], &read, err)) return false;
+        fb_worker_send_file(w->worker, key, read.values, read.n);
         FB_VEC_PUSH(&w->files, fb_strdup(key));
-        fb_free(read.values);
+        fb_free(read.own);
     }
     return true;
-}
-
-const double *fb_session_file(const fb_session *s, const char *key, int64_t *n)
-{
-    return s->script ? fb_script_file(s->script, key, n) : NULL;
 }
 
 static void forget_files(fb_worker_record *w)

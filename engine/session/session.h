@@ -94,8 +94,14 @@ bool fb_session_peeked(fb_session *s, fb_script_info **info, fb_error *err);
 const json_t *fb_session_param(const fb_session *s, const char *name);
 bool fb_session_set_param(fb_session *s, const char *name, const json_t *value, fb_error *err);
 
-/* The values of an input of distribution FB_DIST_FILE, which the script loaded; NULL: there are none. */
-const double *fb_session_file(const fb_session *s, const char *key, int64_t *n);
+/* The values of an input of distribution FB_DIST_FILE: what the script loaded, or of a graph NAME.json what lies in
+ * NAME.weights, one .npy file a key. FB_ERR_INPUT where they are not there or not what the graph names. */
+typedef struct {
+    const double *values;
+    int64_t n;
+    double *own; /* heap; the receiver frees. NULL: they are the script's */
+} fb_session_weights;
+bool fb_session_file(const fb_session *s, const fb_node *node, fb_session_weights *out, fb_error *err);
 
 /* Lines for the log pane: what the script printed, what was dropped, why a worker ended. */
 int fb_session_log_lines(const fb_session *s);

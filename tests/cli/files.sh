@@ -138,6 +138,31 @@ mkdir loads.weights
 cp w.npy "loads.weights/$key.npy"
 fb run loads.json none
 is "its weights are found" 0 out 'none@host.*✓'
+# By all that reads them, wherever it is called from.
+mkdir away
+for called in "from its folder" "by its whole path" "by a path"; do
+    case $called in
+    *folder) graph=loads.json ;;
+    *whole*) cd away && graph=$work/loads.json ;;
+    *) cd away && graph=../loads.json ;;
+    esac
+    fb export "$graph" max "$work/taken" --as c --device host
+    if [ "$status" = 0 ]; then
+        make -s -C "$work/taken" test >out 2>err
+        status=$?
+    fi
+    is "a folder made of it has them in its test ($called)" 0 out '^ok: [1-9]'
+    rm -rf "$work/taken"
+    cd "$work" || exit 99
+done
+fb export loads.json none ops --as torch --device host
+is "operators of PyTorch are written of it" 0
+cd away || exit 99
+fb record ../loads.json --device host -o loads.json.gz --only plans --no-metrics --spread 1e6
+is "a recording of it" 0 out ', 0 failed$'
+fb values ../loads.json none relu
+is "values of it" 0 out ' 4'
+cd "$work" || exit 99
 npy 4, '\0240' >"loads.weights/$key.npy"
 fb run loads.json none
 is "other values are refused" 1 err 'values, dtype or shape have changed'
@@ -147,6 +172,9 @@ is "another shape is refused" 1 err 'values, dtype or shape have changed'
 rm "loads.weights/$key.npy"
 fb run loads.json none
 is "missing ones are named" 1 err "loads.weights/$key.npy: No such file"
+fb export loads.json none taken --as c --device host
+is "so they are to an export" 1 err1 "loads.weights/$key.npy: No such file"
+holds "which leaves nothing behind" test ! -e taken
 
 # Whoever removes the cache when a command has ended finds it gone, though what started the compilers ends a little later.
 export XDG_CACHE_HOME="$work/gone"

@@ -30,6 +30,11 @@
 enum { TEST_BYTES = 64 << 20 }; /* more is no test that anybody keeps */
 
 typedef struct {
+    const char *key;
+    fb_session_weights is;
+} read_file;
+
+typedef struct {
     fb_cli cli;
     const char *as, *name, *arch;
     bool no_test;
@@ -37,6 +42,7 @@ typedef struct {
     fb_session *session;
     fb_arena *arena;
     FB_VEC(fb_export_file) files;
+    FB_VEC(read_file) read;
     bool tested;
     int status;
 } export_command;
@@ -128,12 +134,28 @@ static bool compile(export_command *e, fb_export_job *job, fb_error *err)
 
 /* ---- inputs and what should come of them ---- */
 
+/* All that the example is made from is read first: its graph is evaluated piece by piece. */
+static bool read_files(export_command *e, const fb_graph *g, fb_error *err)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const fb_attrs *a = g->nodes[i].attrs;
+        bool there = !a->file || a->dist != FB_DIST_FILE;
+        for (int k = 0; k < e->read.n && !there; k++) there = strcmp(e->read.at[k].key, a->file) == 0;
+        if (there) continue;
+        read_file f = {.key = fb_arena_strdup(e->arena, a->file)};
+        if (!fb_session_file(e->session, &g->nodes[i], &f.is, err)) return false;
+        FB_VEC_PUSH(&e->read, f);
+    }
+    return true;
+}
+
 static bool file_values(void *ctx, const char *key, int64_t n, double *out)
 {
-    int64_t there = 0;
-    const double *values = fb_session_file(ctx, key, &there);
-    if (!values || there < n) return false;
-    memcpy(out, values, (size_t)n * sizeof *out);
+    const export_command *e = ctx;
+    int k = 0;
+    while (k < e->read.n && strcmp(e->read.at[k].key, key) != 0) k++;
+    if (k == e->read.n || e->read.at[k].is.n < n) return false;
+    memcpy(out, e->read.at[k].is.values, (size_t)n * sizeof *out);
     return true;
 }
 
@@ -150,7 +172,7 @@ static bool make_example(export_command *e, fb_export_job *job, fb_str *out, fb_
     }
     job->test = !e->no_test && fb_example_bytes(job->graph, example, n) <= TEST_BYTES;
     if (!job->test) return true;
-    return fb_example_write(job->graph, example, n, 1, file_values, e->session, out, err);
+    return read_files(e, job->graph, err) && fb_example_write(job->graph, example, n, 1, file_values, e, out, err);
 }
 
 /* ---- the folder ---- */
@@ -398,6 +420,8 @@ static int export_main(const fb_command *me, int argc, char **argv)
         else
             e.status = fb_cli_fail(&err);
     }
+    while (e.read.n) fb_free(e.read.at[--e.read.n].is.own);
+    FB_VEC_FREE(&e.read);
     FB_VEC_FREE(&e.files);
     fb_session_free(e.session);
     fb_arena_free(e.arena);

@@ -99,10 +99,10 @@ static void say(void *ctx, const char *line)
     fb_cli_say("%s", line);
 }
 
-static const double *file_of(void *ctx, const char *key, int64_t *n)
+static bool file_of(void *ctx, const fb_node *node, fb_session_weights *out, fb_error *err)
 {
     const record *r = ctx;
-    return r->session ? fb_session_file(r->session, key, n) : NULL;
+    return fb_session_file(r->session, node, out, err);
 }
 
 /* Into the cache of compiled kernels, as a device would. */
