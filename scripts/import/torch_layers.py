@@ -2,6 +2,7 @@
 
 Those that fusebox knows as one op (linear, addmm, layer_norm, softmax, silu, attention) keep a scope of that kind.
 """
+import functools
 import math
 
 from torch_calls import CALLS, _arange, _chunk, _clamp, call, stuffed
@@ -190,15 +191,25 @@ def chosen(g, x, above, bound, below):
     return g.where(g.binary("gt", x, bound, "bool"), above, below, x.dtype)
 
 
+def in_f32(call):
+    """In 16 bits PyTorch computes these calls in f32, their numbers too, and rounds once."""
+    @functools.wraps(call)  # whose words are looked at
+    def wide(g, x, *args, **words):
+        if x.dtype not in ("f16", "bf16"):
+            return call(g, x, *args, **words)
+        return g.cast(call(g, g.cast(x, "f32"), *args, **words), x.dtype)
+    return wide
+
+
 CALLS["silu"] = lambda g, x: g.op("silu", [x], {}, lambda: g.binary("mul", x, g.unary("sigmoid", x)))
-CALLS["leaky_relu"] = lambda g, x, slope=0.01: chosen(g, x, x, 0, g.binary("mul", x, slope))
+CALLS["leaky_relu"] = in_f32(lambda g, x, slope=0.01: chosen(g, x, x, 0, g.binary("mul", x, slope)))
 CALLS["rrelu"] = lambda g, x, low=1 / 8, high=1 / 3, training=False: CALLS["leaky_relu"](g, x, (low + high) / 2) if not training else refuse(
     "rrelu in training: call eval() first")
 CALLS["threshold"] = lambda g, x, bound, value: chosen(g, x, x, bound, value)
 CALLS["relu6"] = lambda g, x: _clamp(g, x, 0, 6)
 CALLS["hardtanh"] = lambda g, x, low=-1, high=1: _clamp(g, x, low, high)
-CALLS["hardsigmoid"] = lambda g, x: g.binary("mul", _clamp(g, g.binary("add", x, 3), 0, 6), 1 / 6)
-CALLS["hardswish"] = lambda g, x: g.binary("mul", x, CALLS["hardsigmoid"](g, x))
+CALLS["hardsigmoid"] = in_f32(lambda g, x: g.binary("mul", _clamp(g, g.binary("add", x, 3), 0, 6), 1 / 6))
+CALLS["hardswish"] = in_f32(lambda g, x: g.binary("mul", x, CALLS["hardsigmoid"](g, x)))
 CALLS["log_sigmoid"] = lambda g, x: g.unary("neg", CALLS["softplus"](g, g.unary("neg", x)))
 CALLS["softsign"] = lambda g, x: g.binary("div", x, g.binary("add", g.unary("abs", x), 1))
 CALLS["tanhshrink"] = lambda g, x: g.binary("sub", x, g.unary("tanh", x))
@@ -209,10 +220,14 @@ CALLS["glu"] = lambda g, x, dim=-1: (lambda a, b: g.binary("mul", a, g.unary("si
 
 @call("elu")
 def _elu(g, x, alpha=1, scale=1, input_scale=1):
+    return g.unary("elu", x, value=number(alpha)) if scale == input_scale == 1 else _scaled_elu(g, x, alpha, scale, input_scale)
+
+
+@in_f32
+def _scaled_elu(g, x, alpha, scale, input_scale):
     if input_scale == 1:
-        y = g.unary("elu", x, value=number(alpha))
-        return g.binary("mul", y, scale) if scale != 1 else y
-    below = g.binary("sub", g.unary("exp", g.binary("mul", x, input_scale) if input_scale != 1 else x), 1)
+        return g.binary("mul", g.unary("elu", x, value=number(alpha)), scale)
+    below = g.binary("sub", g.unary("exp", g.binary("mul", x, input_scale)), 1)
     y = chosen(g, x, x, 0, g.binary("mul", below, alpha) if alpha != 1 else below)
     return g.binary("mul", y, scale) if scale != 1 else y
 
@@ -229,8 +244,11 @@ def _prelu(g, x, w):
 
 @call("gelu")
 def _gelu(g, x, *, approximate="none"):
-    if approximate == "none":
-        return g.unary("gelu", x)
+    return g.unary("gelu", x) if approximate == "none" else _gelu_tanh(g, x)
+
+
+@in_f32
+def _gelu_tanh(g, x):
     cube = g.binary("mul", g.binary("mul", g.binary("mul", x, x), x), 0.044715)
     inner = g.binary("mul", g.binary("add", x, cube), math.sqrt(2 / math.pi))
     return g.binary("mul", g.binary("mul", x, 0.5), g.binary("add", g.unary("tanh", inner), 1))

@@ -234,7 +234,10 @@ ACTIVATIONS = [(f.__name__, f, x(3, 5) * 3) for f in (
     ("others", lambda a: (a.abs().log1p(), a.expm1(), a.abs().log10(), a.tan(), a.square(), torch.lerp(a, a * 2, 0.3)), x(3, 5)),
     ("products and quotients added", lambda a, v: (torch.addcmul(a, v, v, value=2), torch.addcdiv(a, v, v.abs() + 1, value=0.5)),
      x(3), x(3)),
-]
+] + [(f"{f.__name__} in {dtype}", f, x(3, 5, dtype=dtype) * 3) for dtype in (bf16, f16) for f in (
+    F.hardswish, F.hardsigmoid, F.elu, F.selu, F.celu, F.leaky_relu, F.gelu, F.mish, F.softplus)] + [
+    (f"numbers of no 16 bits, {dtype}", lambda a: (F.gelu(a, approximate="tanh"), F.celu(a, 0.7), F.leaky_relu(a, 0.3)),
+     x(3, 5, dtype=dtype)) for dtype in (bf16, f16)]
 
 
 class Contexts(nn.Module):
