@@ -1,9 +1,8 @@
 /* The preset `auto`: the plan that the cost model takes for the fastest, by decisions that can be followed, refused and
- * replayed. It begins with one of the other presets; then every move (decide/moves.h) is judged on that plan, and those
- * that save time are made, the best first, until none does. It begins with the fastest as predicted, or, where the graph
- * is small enough to try, with another that moves lead further: no single move may lead there from the fastest. So it is
- * never predicted to be slower than another preset of the same graph. Unlike search it takes no step that does not pay at
- * once; nothing is measured.
+ * replayed. It begins with the preset that is predicted to be the fastest; then every move (decide/moves.h) is judged
+ * on that plan, and those that save time are made, the best first, until none does. So it is never predicted to be
+ * slower than another preset of the same graph. Unlike search it follows one plan and takes no step that does not pay
+ * at once; nothing is measured.
  *
  * requires  the other presets of the table, moves, the cost model
  * provides  fb_auto_plan
@@ -14,19 +13,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum {
-    ROUNDS = 4,
-    LEAST_JUDGED = 200,
-    MOST_JUDGED = 4000,
-    NODES_JUDGED = 2000000,
-    /* beginnings whose moves are made to see where they lead, and nodes of a graph for which that is worth the time */
-    TRIED = 3,
-    NODES_TRIED = 600,
-};
+enum { ROUNDS = 4, LEAST_JUDGED = 200, MOST_JUDGED = 4000, NODES_JUDGED = 2000000 };
 
-static const double worth = 0.005;  /* of the time of the kernels concerned: a prediction is no finer than that */
-static const double far = 4;        /* times as long as the fastest: no beginning that is tried */
-static const double further = 1.05; /* by so much another beginning has to lead further than the fastest */
+static const double worth = 0.005; /* of the time of the kernels concerned: a prediction is no finer than that */
 
 typedef struct {
     int move;
@@ -40,7 +29,6 @@ typedef struct {
     int n_moves, left; /* left: judgements that may still be made */
     const fb_move *moves;
     bool *declined; /* a move: the user said no */
-    bool arrived;   /* the plan has all moves that pay */
     FB_VEC(open_move) open;
     fb_candidates ahead; /* of those still open, for the record */
 } autopilot;
@@ -50,6 +38,59 @@ static double us_of(const fb_plan *plan)
     fb_plan_cost c;
     fb_plan_cost_of(plan, &c);
     return c.us;
+}
+
+/* ---- the beginning ---- */
+
+typedef struct {
+    int preset;
+    fb_plan *plan;
+    double us;
+} beginning;
+
+static int by_time(const void *a, const void *b)
+{
+    const beginning *x = a, *y = b;
+    return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : x->preset - y->preset;
+}
+
+/* The plans of all presets of the table but this one, fastest first as predicted, those that cannot run last. */
+static int beginnings(fb_planner *p, beginning *out)
+{
+    const fb_preset *self = fb_preset_find("auto");
+    int n = 0;
+    for (int i = 0; i < fb_presets(); i++) {
+        const fb_preset *preset = fb_preset_at(i);
+        fb_plan *plan = preset == self ? NULL : preset->make(p, NULL);
+        if (!plan) continue;
+        double us = us_of(plan);
+        out[n++] = (beginning){i, plan, !fb_plan_refusal(plan, NULL) && isfinite(us) ? us : INFINITY};
+    }
+    qsort(out, (size_t)n, sizeof *out, by_time);
+    return n;
+}
+
+/* Takes the fastest that the user does not refuse. */
+static fb_plan *begin(autopilot *w)
+{
+    if (fb_decider_done(w->d)) return fb_plan_new(w->d->planner); /* of no decision no plan need be made */
+    beginning *at = FB_NEW_ARRAY(w->arena, beginning, fb_presets());
+    int n = beginnings(w->d->planner, at);
+    fb_candidate *all = FB_NEW_ARRAY(w->arena, fb_candidate, n);
+    fb_plan *none = fb_plan_new(w->d->planner), *taken = NULL;
+    double apart = us_of(none);
+    for (int i = 0; i < n; i++) all[i] = (fb_candidate){FB_STEP_BEGIN, at[i].preset, FB_NONE, apart - at[i].us};
+    for (int i = 0; i < n && !taken && !fb_decider_done(w->d); i++) {
+        fb_beside beside = {all + i + 1, n - i - 1};
+        if (fb_decide(w->d, all[i], beside, "of all presets `%s` is predicted to be the fastest%s",
+                      fb_preset_at(at[i].preset)->name, i ? " of those that are left" : ""))
+            taken = at[i].plan;
+    }
+    for (int i = 0; i < n; i++)
+        if (at[i].plan != taken) fb_plan_free(at[i].plan);
+    if (!taken) return none;
+    fb_plan_free(none);
+    return taken;
 }
 
 /* ---- moves ---- */
@@ -123,120 +164,11 @@ static bool make(autopilot *w, int at)
 static void improve(autopilot *w)
 {
     bool any = true;
-    for (int round = 0; round < ROUNDS && any && !w->arrived && !fb_decider_done(w->d); round++) {
+    for (int round = 0; round < ROUNDS && any && !fb_decider_done(w->d); round++) {
         any = false;
         list_open(w);
         for (int i = 0; i < w->open.n && !fb_decider_done(w->d); i++) any |= make(w, i);
     }
-}
-
-static void autopilot_free(autopilot *w)
-{
-    FB_VEC_FREE(&w->open);
-    FB_VEC_FREE(&w->ahead);
-}
-
-/* ---- the beginning ---- */
-
-typedef struct {
-    int preset;
-    fb_plan *plan, *end; /* NULL: not tried */
-    double us, end_us;   /* of it, and of what moves lead to, handicap included; the same where that was not tried */
-} beginning;
-
-static int by_time(const void *a, const void *b)
-{
-    const beginning *x = a, *y = b;
-    return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : x->preset - y->preset;
-}
-
-static int by_end(const void *a, const void *b)
-{
-    const beginning *x = a, *y = b;
-    return x->end_us != y->end_us ? (x->end_us > y->end_us) - (x->end_us < y->end_us) : by_time(a, b);
-}
-
-static fb_plan *end_of(const autopilot *w, const fb_plan *from)
-{
-    fb_decider unrecorded = {.planner = w->d->planner};
-    autopilot t = {.d = &unrecorded,
-                   .arena = w->arena,
-                   .plan = fb_plan_copy(from),
-                   .n_moves = w->n_moves,
-                   .left = w->left,
-                   .moves = w->moves,
-                   .declined = FB_NEW_ARRAY(w->arena, bool, w->n_moves + 1)};
-    improve(&t);
-    autopilot_free(&t);
-    return t.plan;
-}
-
-/* Where the fastest of them lead to. Equal times are taken for equal plans. */
-static void try_fastest(const autopilot *w, beginning *at, int n)
-{
-    int tried = 0;
-    for (int i = 0; i < n && tried < TRIED && at[i].us <= far * at[0].us; i++) {
-        if (i && at[i].us == at[i - 1].us) continue;
-        at[i].end = end_of(w, at[i].plan);
-        at[i].end_us = us_of(at[i].end) * (tried ? further : 1);
-        tried++;
-    }
-    qsort(at, (size_t)n, sizeof *at, by_end);
-}
-
-/* The plans of all presets of the table but this one, fastest first as predicted, those that cannot run last. */
-static int beginnings(fb_planner *p, beginning *out)
-{
-    const fb_preset *self = fb_preset_find("auto");
-    int n = 0;
-    for (int i = 0; i < fb_presets(); i++) {
-        const fb_preset *preset = fb_preset_at(i);
-        fb_plan *plan = preset == self ? NULL : preset->make(p, NULL);
-        if (!plan) continue;
-        double us = us_of(plan);
-        if (fb_plan_refusal(plan, NULL) || !isfinite(us)) us = INFINITY;
-        out[n++] = (beginning){i, plan, NULL, us, us};
-    }
-    qsort(out, (size_t)n, sizeof *out, by_time);
-    return n;
-}
-
-/* Where nobody asks how it comes about, the moves that were tried are made. */
-static fb_plan *take(autopilot *w, beginning *at)
-{
-    w->arrived = at->end && !w->d->log && !w->d->use;
-    fb_plan **plan = w->arrived ? &at->end : &at->plan, *taken = *plan;
-    *plan = NULL;
-    return taken;
-}
-
-/* Takes the best that the user does not refuse. */
-static fb_plan *begin(autopilot *w)
-{
-    if (fb_decider_done(w->d)) return fb_plan_new(w->d->planner); /* of no decision no plan need be made */
-    beginning *at = FB_NEW_ARRAY(w->arena, beginning, fb_presets());
-    int n = beginnings(w->d->planner, at);
-    double fastest = n ? at[0].us : 0;
-    if (n > 1 && w->d->planner->g->n_nodes <= NODES_TRIED) try_fastest(w, at, n);
-    fb_candidate *all = FB_NEW_ARRAY(w->arena, fb_candidate, n);
-    fb_plan *none = fb_plan_new(w->d->planner), *taken = NULL;
-    double apart = us_of(none);
-    for (int i = 0; i < n; i++) all[i] = (fb_candidate){FB_STEP_BEGIN, at[i].preset, FB_NONE, apart - at[i].us};
-    for (int i = 0; i < n && !taken && !fb_decider_done(w->d); i++) {
-        fb_beside beside = {all + i + 1, n - i - 1};
-        if (fb_decide(w->d, all[i], beside, "of all presets `%s` is predicted to %s%s",
-                      fb_preset_at(at[i].preset)->name,
-                      at[i].us > fastest ? "lead to the fastest plan, by the steps below" : "be the fastest",
-                      i ? ", of those that are left" : ""))
-            taken = take(w, &at[i]);
-    }
-    for (int i = 0; i < n; i++) {
-        fb_plan_free(at[i].plan);
-        fb_plan_free(at[i].end);
-    }
-    if (!taken) return none;
-    fb_plan_free(none);
-    return taken;
 }
 
 fb_plan *fb_auto_plan(fb_decider *d)
@@ -244,11 +176,12 @@ fb_plan *fb_auto_plan(fb_decider *d)
     autopilot w = {.d = d, .arena = fb_arena_new()};
     int room = NODES_JUDGED / (d->planner->g->n_nodes + 1);
     w.left = room < LEAST_JUDGED ? LEAST_JUDGED : room > MOST_JUDGED ? MOST_JUDGED : room;
-    w.n_moves = fb_moves_list(d->planner, w.arena, &w.moves);
     w.plan = begin(&w);
+    w.n_moves = fb_moves_list(d->planner, w.arena, &w.moves);
     w.declined = FB_NEW_ARRAY(w.arena, bool, w.n_moves + 1);
     improve(&w);
-    autopilot_free(&w);
+    FB_VEC_FREE(&w.open);
+    FB_VEC_FREE(&w.ahead);
     fb_arena_free(w.arena);
     return w.plan;
 }
