@@ -875,7 +875,7 @@ static bool is_exact(const job *j)
 {
     const fb_node *node = j->node;
     if (!j->f64 || !j->result_float) return true;
-    if (node->op != FB_OP_CAST) return fb_bound_units(node->op) == 0;
+    if (node->op != FB_OP_CAST) return fb_bound_is_exact(node->op);
     return node->dtype == FB_F64;
 }
 

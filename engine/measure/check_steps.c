@@ -93,14 +93,15 @@ static bool is_among(const fb_place *places, int n, fb_id node)
 }
 
 /* What a step finds: states, items and counters of its loop, and values from outside. What its body computes, trials
- * compute too; and so what each step computes anew though nothing in it changes (the copy of a constant, that a library
- * reads): before the first step that is not there. */
+ * compute too; and so what each step copies anew, for a library to read, though it is computed by nothing (a constant, a
+ * random source, a view): before the first step that is not there. */
 static bool is_given(const fb_graph *g, const fb_inner_loop *l, fb_id node)
 {
     const fb_node *n = &g->nodes[node];
     fb_id region = l->region;
     if (n->region != region) return !is_inside(g, n->region, region) && !is_among(l->stores, l->n_stores, node);
-    return !fb_node_is_computed(g, node) && n->op != FB_OP_RESULT;
+    if (n->op == FB_OP_CARRIED || n->op == FB_OP_ITEM || n->op == FB_OP_STEP) return true;
+    return !fb_node_is_computed(g, node) && n->op != FB_OP_RESULT && !is_among(l->stores, l->n_stores, node);
 }
 
 fb_launch fb_check_step_launch(const fb_inner_step *s, fb_arena *arena)

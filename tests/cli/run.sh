@@ -187,6 +187,35 @@ is "a result that nothing can be said of is not checked off" 0 out '^– max: no
 fb run vague.lua max@host
 is "nor is it in a table" 0 out '^max@host .* undecided ' no '✓'
 
+# Limits that no float is: a kernel has the nearest one, also of an operand that is exact.
+for dtype in f32 bf16 f16; do
+    cat >limits.lua <<LUA
+return function(g)
+  return (g:input("x", { 6, 16 }, "$dtype") * 2):clamp(-0.7, 1.3)
+end
+LUA
+    fb check limits.lua none max
+    is "limits of a clamp are rounded in $dtype" 0 out '^✓ none' out '^✓ max'
+done
+
+# What the steps of a loop copy for a library is not there before the first one.
+cat >copies.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  title = "copies in a loop",
+  plans = { one = function(pl) pl:library("matmul") pl:library("matmul_2") pl:generate("loop") end },
+  model = function(g)
+    local x, w = g:input("x", { 5, 2, 3 }), g:param("w", { 3, 4 })
+    local s, ys = g:scan({ x }, { g:zeros { 2, 3 } }, function(r, s)
+      return { (s + r):tanh() }, { s:flip(1):matmul(w), g:rand({ 2, 3 }):matmul(w) }
+    end)
+    return s[1], ys[1], ys[2]
+  end,
+}
+LUA
+fb run copies.lua one@host
+is "a loop whose steps copy a view and a random source" 0 out '^one@host .*✓'
+
 # Rows of a run whose check was not finished, over a floor that is a guess.
 cat >held.jsonl <<'ROWS'
 {"script":"a.lua","params":{},"plan":"held","device":"host","source":"measured","wall_us":{"median":12.5,"n":4},"floor_us":2.5,"floor_kind":"guessed","error":{"state":"checking"}}
