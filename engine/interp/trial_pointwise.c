@@ -250,19 +250,20 @@ static double nearest_jump(const job *j, double x)
 
 /* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A
  * sign has a third value, that of 0: where roundings lead so near, they may lead there. A lane in which the operand has
- * overflowed to nothing decides nothing: its result stays. */
+ * overflowed to nothing decides nothing: its result stays; so does that of a lane which roundings led past the next
+ * jump. */
 static void decide_steps(const job *j, chunk *c, int n)
 {
     enum { NOTHING = 5 };
     int lanes = j->e->s->lanes;
-    bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL;
+    bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL, one_jump = truth || j->node->op == FB_OP_SIGN;
     spread_of(lanes, n, c->x[0], c->spread);
     for (int k = 0; k < n; k++) {
         double x = c->x[0][0][k], jump = nearest_jump(j, x);
         if (!is_open(fabs(x - jump), c->spread[k])) continue;
         uint32_t draw = decision_draw(j, x);
         for (int l = 1; l < lanes; l++) {
-            if (isnan(c->x[0][l][k])) continue;
+            if (isnan(c->x[0][l][k]) || (!one_jump && fabs(c->x[0][l][k] - jump) > 1)) continue;
             bool above = fb_trial_takes(l, draw);
             double to = above ? fmax(c->x[0][l][k], nextafter(jump, INFINITY))
                               : fmin(c->x[0][l][k], nextafter(jump, -INFINITY));
@@ -292,11 +293,10 @@ static void decide_remainders(const job *j, chunk *c, int n)
         if (!is_open(fabs(q - whole), c->spread[k])) continue;
         uint32_t draw = decision_draw(j, q);
         for (int l = 1; l < lanes; l++) {
-            double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a);
-            if (isnan(rest)) continue;
+            double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a), part = rest / b;
+            if (isnan(rest) || fabs(part) > 1) continue;
             bool above = fb_trial_takes(l, draw);
             /* In units of b the rest is a little more than 0, or a little less than 1. */
-            double part = rest / b;
             c->y[l][k] = above ? fmax(part, 0) * b : (1 + fmin(part, 0)) * b;
         }
     }

@@ -57,6 +57,7 @@ typedef struct {
     int jobs;
     pid_t pid[MAX_JOBS];
     int taken[MAX_JOBS]; /* findings taken from the board */
+    int alive;           /* jobs */
     fb_fuzz_totals done; /* of boards that were cleared */
     fb_fuzz_totals *totals;
     FB_VEC(suspect) suspects;
@@ -121,6 +122,105 @@ static bool start_job(state *st, int job)
     st->pid[job] = fork();
     if (st->pid[job] == 0) job_main(st, job);
     return st->pid[job] > 0;
+}
+
+/* ---- the jobs, looked after ---- */
+
+static void take_findings(state *st, int job)
+{
+    const fb_fuzz_board *b = &st->s->job[job].board;
+    for (int n = b->n_findings; st->taken[job] < n; st->taken[job]++) {
+        const fb_fuzz_finding *f = &b->finding[st->taken[job]];
+        suspect s = {.seed = f->seed, .plan = f->plan, .kind = f->kind};
+        snprintf(s.text, sizeof s.text, "%s", f->text);
+        FB_VEC_PUSH(&st->suspects, s);
+    }
+}
+
+static void add_board(fb_fuzz_totals *t, const fb_fuzz_board *b)
+{
+    t->graphs += b->graphs, t->plans += b->plans, t->refused += b->refused;
+    t->elements += b->elements, t->undecided += b->undecided, t->open += b->open;
+    t->kernels += b->kernels, t->kernel_elements += b->kernel_elements, t->kernel_undecided += b->kernel_undecided;
+}
+
+static void add_up(state *st)
+{
+    fb_fuzz_totals t = st->done;
+    for (int j = 0; j < st->jobs; j++) add_board(&t, &st->s->job[j].board);
+    t.findings = st->totals->findings;
+    t.seconds = (fb_now_us() - st->start_us) * 1e-6;
+    *st->totals = t;
+}
+
+/* A board is cleared when its process is no more, and the totals keep what was on it. */
+static void clear_board(state *st, int job)
+{
+    fb_fuzz_board *b = &st->s->job[job].board;
+    add_board(&st->done, b);
+    memset(b, 0, sizeof *b);
+    st->taken[job] = 0;
+}
+
+/* All that its round held is under suspicion; while plans were made, the one that was. */
+static void suspect_round(state *st, int job, fb_fuzz_kind kind)
+{
+    const fb_fuzz_board *b = &st->s->job[job].board;
+    if (b->phase == FB_FUZZ_MAKING || b->phase == FB_FUZZ_COMPUTING) {
+        suspect s = {.seed = b->seed, .plan = b->plan, .kind = kind};
+        FB_VEC_PUSH(&st->suspects, s);
+    }
+    if (b->phase == FB_FUZZ_IDLE) return;
+    for (int64_t i = 0; i < st->s->job[job].count; i++) {
+        suspect s = {.seed = st->o->seed + (uint64_t)(st->s->job[job].first + i), .plan = FB_NONE, .kind = kind};
+        if (b->phase == FB_FUZZ_RUNNING || s.seed != b->seed) FB_VEC_PUSH(&st->suspects, s);
+    }
+}
+
+static bool job_ended(state *st, int job)
+{
+    int status;
+    const fb_fuzz_board *b = &st->s->job[job].board;
+    bool hung = false;
+    pid_t got = waitpid(st->pid[job], &status, WNOHANG);
+    if (got == 0) {
+        hung = b->since_ns && fb_now_ns() - b->since_ns > limit_s[b->phase] * 1000000000ll;
+        if (!hung) return false;
+        kill(st->pid[job], SIGKILL);
+        waitpid(st->pid[job], &status, 0);
+    }
+    take_findings(st, job);
+    st->pid[job] = 0;
+    bool fine = !hung && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!fine && !st->s->failed) suspect_round(st, job, hung ? FB_FUZZ_HUNG : FB_FUZZ_CRASHED);
+    clear_board(st, job);
+    if (!fine && !st->s->failed && !st->s->stop) start_job(st, job);
+    return st->pid[job] == 0;
+}
+
+static bool enough(const state *st)
+{
+    return st->totals->findings >= st->o->most;
+}
+
+static bool should_end(const state *st)
+{
+    const fb_fuzz_options *o = st->o;
+    return (o->limit_s > 0 && (fb_now_us() - st->start_us) * 1e-6 > o->limit_s) || enough(st);
+}
+
+/* Takes what jobs found, starts those again that died; false: the user has had enough. How many go on is left in
+ * `alive`. Called while a case is tried on its own too, which may take minutes. */
+static bool tend(state *st)
+{
+    st->alive = 0;
+    for (int j = 0; j < st->jobs; j++) {
+        if (st->pid[j] > 0) take_findings(st, j);
+        st->alive += st->pid[j] > 0 && !job_ended(st, j);
+    }
+    add_up(st);
+    if (should_end(st)) st->s->stop = true;
+    return st->o->progress(st->o->ctx, st->totals);
 }
 
 /* ---- trials: one case in a process of its own ---- */
@@ -234,7 +334,7 @@ static void pause_a_little(void)
     nanosleep(&(struct timespec){.tv_nsec = POLL_NS / 10}, NULL);
 }
 
-static fb_fuzz_result run_trial(const state *st, const trial_case *t)
+static fb_fuzz_result run_trial(state *st, const trial_case *t)
 {
     memset(&st->s->trial, 0, sizeof st->s->trial);
     fflush(NULL);
@@ -244,7 +344,7 @@ static fb_fuzz_result run_trial(const state *st, const trial_case *t)
     int64_t end = fb_now_ns() + TRIAL_LIMIT_S * 1000000000ll;
     bool over = pid < 0, unwanted = false;
     while (!over && waitpid(pid, &status, WNOHANG) == 0) {
-        unwanted = !st->o->progress(st->o->ctx, st->totals);
+        unwanted = !tend(st);
         over = unwanted || fb_now_ns() > end;
         pause_a_little();
     }
@@ -263,7 +363,7 @@ static fb_fuzz_result run_trial(const state *st, const trial_case *t)
 /* ---- findings ---- */
 
 typedef struct {
-    const state *st;
+    state *st;
     fb_fuzz_kind kind;
     char text[400]; /* of the smallest so far */
 } shrink_ctx;
@@ -297,7 +397,7 @@ static bool write_case(const state *st, const fb_graph *g, const json_t *plan, c
 }
 
 /* Makes the case small and writes it; `command` is how to see it again. */
-static void keep(const state *st, suspect *s, fb_str *command)
+static void keep(state *st, suspect *s, fb_str *command)
 {
     fb_graph *g = NULL;
     json_t *json = NULL;
@@ -316,12 +416,6 @@ static void keep(const state *st, suspect *s, fb_str *command)
                     (unsigned long long)s->seed, s->plan);
 }
 
-static bool told(const state *st, const suspect *s)
-{
-    (void)s;
-    return st->totals->findings >= st->o->most;
-}
-
 static void tell(state *st, suspect *s, bool confirmed)
 {
     fb_str command = {0};
@@ -334,7 +428,7 @@ static void tell(state *st, suspect *s, bool confirmed)
 }
 
 /* What was right alone: whether its round gives it again, and which that is. */
-static void say_round(const state *st, suspect *s)
+static void say_round(state *st, suspect *s)
 {
     enum { AGAIN = 3 };
     fb_str text = {0};
@@ -352,7 +446,7 @@ static void say_round(const state *st, suspect *s)
 /* A case that looked wrong among others, or one of a round that did not end well, on its own. */
 static void confirm(state *st, suspect *s)
 {
-    if (told(st, s)) return;
+    if (enough(st)) return;
     int first = s->plan == FB_NONE ? 0 : s->plan, last = s->plan == FB_NONE ? st->o->plans - 1 : s->plan;
     if (s->plan == FB_NONE && st->o->only != FB_NONE) first = last = st->o->only;
     for (int k = first; k <= last; k++) {
@@ -371,88 +465,6 @@ static void confirm(state *st, suspect *s)
 
 /* ---- watching ---- */
 
-static void take_findings(state *st, int job)
-{
-    const fb_fuzz_board *b = &st->s->job[job].board;
-    for (int n = b->n_findings; st->taken[job] < n; st->taken[job]++) {
-        const fb_fuzz_finding *f = &b->finding[st->taken[job]];
-        suspect s = {.seed = f->seed, .plan = f->plan, .kind = f->kind};
-        snprintf(s.text, sizeof s.text, "%s", f->text);
-        FB_VEC_PUSH(&st->suspects, s);
-    }
-}
-
-static void add_up(state *st)
-{
-    fb_fuzz_totals t = st->done;
-    for (int j = 0; j < st->jobs; j++) {
-        const fb_fuzz_board *b = &st->s->job[j].board;
-        t.graphs += b->graphs, t.plans += b->plans, t.refused += b->refused;
-        t.elements += b->elements, t.undecided += b->undecided, t.open += b->open;
-        t.kernels += b->kernels, t.kernel_elements += b->kernel_elements, t.kernel_undecided += b->kernel_undecided;
-    }
-    t.findings = st->totals->findings;
-    t.seconds = (fb_now_us() - st->start_us) * 1e-6;
-    *st->totals = t;
-}
-
-/* A board is cleared when its process is no more, and the totals keep what was on it. */
-static void clear_board(state *st, int job)
-{
-    fb_fuzz_totals kept = *st->totals;
-    add_up(st);
-    fb_fuzz_board *b = &st->s->job[job].board;
-    st->done.graphs += b->graphs, st->done.plans += b->plans, st->done.refused += b->refused;
-    st->done.elements += b->elements, st->done.undecided += b->undecided, st->done.open += b->open;
-    st->done.kernels += b->kernels;
-    st->done.kernel_elements += b->kernel_elements, st->done.kernel_undecided += b->kernel_undecided;
-    st->totals->findings = kept.findings;
-    memset(b, 0, sizeof *b);
-    st->taken[job] = 0;
-}
-
-/* All that its round held is under suspicion; while plans were made, the one that was. */
-static void suspect_round(state *st, int job, fb_fuzz_kind kind)
-{
-    const fb_fuzz_board *b = &st->s->job[job].board;
-    if (b->phase == FB_FUZZ_MAKING || b->phase == FB_FUZZ_COMPUTING) {
-        suspect s = {.seed = b->seed, .plan = b->plan, .kind = kind};
-        FB_VEC_PUSH(&st->suspects, s);
-    }
-    if (b->phase == FB_FUZZ_IDLE) return;
-    for (int64_t i = 0; i < st->s->job[job].count; i++) {
-        suspect s = {.seed = st->o->seed + (uint64_t)(st->s->job[job].first + i), .plan = FB_NONE, .kind = kind};
-        if (b->phase == FB_FUZZ_RUNNING || s.seed != b->seed) FB_VEC_PUSH(&st->suspects, s);
-    }
-}
-
-static bool job_ended(state *st, int job)
-{
-    int status;
-    const fb_fuzz_board *b = &st->s->job[job].board;
-    bool hung = false;
-    pid_t got = waitpid(st->pid[job], &status, WNOHANG);
-    if (got == 0) {
-        hung = b->since_ns && fb_now_ns() - b->since_ns > limit_s[b->phase] * 1000000000ll;
-        if (!hung) return false;
-        kill(st->pid[job], SIGKILL);
-        waitpid(st->pid[job], &status, 0);
-    }
-    take_findings(st, job);
-    st->pid[job] = 0;
-    bool fine = !hung && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (!fine && !st->s->failed) suspect_round(st, job, hung ? FB_FUZZ_HUNG : FB_FUZZ_CRASHED);
-    clear_board(st, job);
-    if (!fine && !st->s->failed && !st->s->stop) start_job(st, job);
-    return st->pid[job] == 0;
-}
-
-static bool should_end(const state *st)
-{
-    const fb_fuzz_options *o = st->o;
-    return (o->limit_s > 0 && (fb_now_us() - st->start_us) * 1e-6 > o->limit_s) || st->totals->findings >= o->most;
-}
-
 /* Whoever does not want it any more does not want to wait for rounds to end either. */
 static void drop_rounds(state *st)
 {
@@ -467,26 +479,18 @@ static void drop_rounds(state *st)
 
 static void watch(state *st)
 {
-    for (int alive = st->jobs; alive > 0 || st->suspects.n;) {
-        alive = 0;
-        for (int j = 0; j < st->jobs; j++) {
-            if (st->pid[j] > 0) take_findings(st, j);
-            alive += st->pid[j] > 0 && !job_ended(st, j);
-        }
-        add_up(st);
-        if (!st->o->progress(st->o->ctx, st->totals)) {
-            drop_rounds(st);
-            return;
-        }
-        if (should_end(st)) st->s->stop = true;
+    while (tend(st)) {
         if (st->suspects.n) {
             suspect s = st->suspects.at[0];
             memmove(st->suspects.at, st->suspects.at + 1, (size_t)--st->suspects.n * sizeof s);
             confirm(st, &s);
-        } else if (alive) {
+        } else if (st->alive) {
             nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+        } else {
+            return;
         }
     }
+    drop_rounds(st);
 }
 
 /* ---- the whole ---- */

@@ -612,6 +612,30 @@ static void test_close_decisions_go_both_ways(void **state)
     rig_free(&r);
 }
 
+/* Far beyond one jump a step is what it is of: lanes that lie hundreds apart are not brought together. */
+static void test_steps_of_what_is_far_apart(void **state)
+{
+    (void)state;
+    enum { N = 256 };
+    rig r = rig_new();
+    double exponents[N];
+    for (int k = 0; k < N; k++) exponents[k] = (float)(27.5 + k / 512.0);
+    fb_id x = data(&r, FB_F32, SHAPE(N), exponents);
+    fb_id z = add1(&r, FB_OP_EXP2, add2(&r, FB_OP_MUL, x, constant(&r, FB_F32, 0.9999)));
+    fb_id want[] = {z, add1(&r, FB_OP_ROUND, z), add1(&r, FB_OP_FLOOR, z), add1(&r, FB_OP_CEIL, z),
+                    add2(&r, FB_OP_SUB, z, add2(&r, FB_OP_REMAINDER, z, constant(&r, FB_F32, 3)))};
+    trials *t = try_all(&r, want, 5);
+    for (int i = 1; i < 5; i++)
+        for (int k = 0; k < N; k++)
+            for (int l = 1; l <= FB_TRIALS; l++)
+                if (!(fabs(t->at[i].v[l][k] - t->at[0].v[l][k]) <= 40))
+                    fail_msg("%d: lane %d of element %d is %.9g, and %.9g before", i, l, k, t->at[i].v[l][k],
+                             t->at[0].v[l][k]);
+    assert_true(most_spread(t, 0) > 100);
+    trials_free(t);
+    rig_free(&r);
+}
+
 static void test_argmax_takes_both_of_a_tie(void **state)
 {
     (void)state;
@@ -1840,6 +1864,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_finite_stays_so),
         cmocka_unit_test(test_lanes_are_numbers_where_the_exact_one_is_none),
         cmocka_unit_test(test_close_decisions_go_both_ways),
+        cmocka_unit_test(test_steps_of_what_is_far_apart),
         cmocka_unit_test(test_argmax_takes_both_of_a_tie),
         cmocka_unit_test(test_loops_run),
         cmocka_unit_test(test_loops_yield_what_lies_outside),
