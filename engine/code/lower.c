@@ -330,8 +330,10 @@ static void set_group_places(fb_lowering *l, fb_launch *launch, const fb_group *
     const fb_loop *loop = &l->loops[l->g->nodes[group->nodes[0]].region];
     for (int i = 0; i < group->n_nodes; i++) {
         const fb_node *n = &l->g->nodes[group->nodes[i]];
+        /* what follows the product reads what its operands are views of, and not the copies laid out for it */
+        bool library = launch->kind == FB_LAUNCH_GEMM && fb_op_get(n->op)->cls == FB_CLASS_CONTRACTION;
         for (int a = n->op == FB_OP_ASSIGN; a < n->n_args; a++)
-            add_reads(l, &reads, n->args[a], group->nodes, group->n_nodes, launch->kind == FB_LAUNCH_GEMM);
+            add_reads(l, &reads, n->args[a], group->nodes, group->n_nodes, library);
     }
     for (int i = 0; i < group->n_stored; i++) {
         fb_id stored = group->stored[i], storage = storage_of(l, group, stored);

@@ -302,7 +302,8 @@ static void decide_remainders(const job *j, chunk *c, int n)
     }
 }
 
-/* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. */
+/* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. Where it is
+ * that exactly, they have it by themselves, and those that do not show what else it may be: a count of ties, say. */
 static void decide_poles(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
@@ -310,7 +311,7 @@ static void decide_poles(const job *j, chunk *c, int n)
     spread_of(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
         double x = c->x[of][0][k] - place;
-        if (!is_open(fabs(x), c->spread[k])) continue;
+        if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;
         uint32_t draw = decision_draw(j, x);
         for (int l = 1; l < lanes; l++) {
             const double *first = of ? &c->x[0][l][k] : &place;

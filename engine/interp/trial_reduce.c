@@ -261,8 +261,9 @@ static void reduce_floats(const job *j, int lane, const double *x, int64_t count
     bool sums = j->node->op == FB_OP_SUM || j->node->op == FB_OP_MEAN;
     for (int64_t k = 0; k < count; k++, x += j->n) {
         sum_state s = {0};
-        if (sums && j->e->s->lanes == 1) {
-            sum_plain(&s, x, j->n);
+        if (j->n == 1) s.sum = x[0]; /* as kernels hand it on, with the sign of its zero */
+        if (j->n > 1 && sums && j->e->s->lanes == 1) sum_plain(&s, x, j->n);
+        if (j->n == 1 || (sums && j->e->s->lanes == 1)) {
             r->y[lane][at + k] = s.sum;
             r->error[lane][at + k] = 0;
             continue;

@@ -538,7 +538,7 @@ static int64_t range_of(const fb_graph *g, const fb_place *p, const int64_t *ste
     return *begin + fb_node_bytes(g, p->node);
 }
 
-static bool give(walk *w, const fb_launch *l, const seen_kernel *k, int number)
+static bool give(walk *w, const fb_launch *l, const seen_kernel *k, const bool *derived, int number)
 {
     const fb_graph *g = graph_of(w);
     uint64_t key = fb_splitmix64(0x7e11 + (uint64_t)number);
@@ -547,7 +547,7 @@ static bool give(walk *w, const fb_launch *l, const seen_kernel *k, int number)
         const fb_node *n = &g->nodes[p->node];
         int64_t begin, end = range_of(g, p, w->step, &begin);
         bool fixed = n->op == FB_OP_STEP || n->op == FB_OP_CONST || n->op == FB_OP_IOTA || n->op == FB_OP_RANDOM;
-        if (fixed) continue;
+        if (fixed || derived[r]) continue;
         void *bytes = fb_try_alloc((size_t)(end - begin) + 1);
         if (!bytes) return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to check it in", n->name);
         fb_lines lines = fb_lines_of(g, l, p->node, number);
@@ -568,10 +568,12 @@ static bool check_second(walk *w, const seen_kernel *k, int number)
     fb_one_launch one = {.job = w->job, .launch = k->launch, .step = w->step, .sampled = true};
     fb_error_report report = {.ok = true};
     if (!l->n_reads || !l->n_stores) return true;
-    bool ok = say_second(w, number) && give(w, l, k, number) && fb_one_take(&one, w->err) &&
-              w->stepping->launch(w->job->loaded, k->launch, w->step, w->err) &&
+    bool *derived = fb_reads_derived(graph_of(w), l);
+    bool ok = say_second(w, number) && give(w, l, k, derived, number) && fb_one_take(&one, w->err) &&
+              fb_one_derive(&one, derived, w->err) && w->stepping->launch(w->job->loaded, k->launch, w->step, w->err) &&
               fb_one_judge(&one, NULL, &report, w->progress, w->err);
     fb_one_free(&one);
+    fb_free(derived);
     if (!ok) return false;
     w->out->second++;
     if (report.ok) return true;

@@ -4,6 +4,7 @@
  *     check_steps.c  a step of a loop inside one kernel
  *     check_one.c    one launch: what it was given, what it stored, judged
  *     check_tell.c   inputs that tell
+ *     check_derive.c what of them the others decide
  */
 #ifndef FB_MEASURE_CHECK_PARTS_H
 #define FB_MEASURE_CHECK_PARTS_H
@@ -37,6 +38,11 @@ bool fb_one_take(fb_one_launch *one, fb_error *err);
 /* After the launch: reads what it stored and judges it. stored (may be NULL) gets the digest of each store's bytes. */
 bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *out, const fb_progress *progress,
                   fb_error *err);
+
+/* Of each read of a launch: is all that it is made of read too, or needs nothing? Free with fb_free. */
+bool *fb_reads_derived(const fb_graph *g, const fb_launch *l);
+/* After fb_one_take(): makes those reads anew, here and in memory, so that they fit what else is read. */
+bool fb_one_derive(fb_one_launch *one, const bool *derived, fb_error *err);
 
 /* A loop inside a merged kernel, taken step by step. */
 typedef struct {

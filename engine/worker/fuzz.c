@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { AT_ONCE = 16, MAX_JOBS = 64, TRIAL_LIMIT_S = 240, POLL_NS = 20000000 };
+enum { AT_ONCE = 16, MAX_JOBS = 64, TRIAL_LIMIT_S = 240, POLL_NS = 20000000, GRACE_S = 15 };
 
 /* How long a phase may last, s. */
 static const int limit_s[] = {
@@ -144,12 +144,17 @@ static void add_board(fb_fuzz_totals *t, const fb_fuzz_board *b)
     t->kernels += b->kernels, t->kernel_elements += b->kernel_elements, t->kernel_undecided += b->kernel_undecided;
 }
 
+static double seconds(const state *st)
+{
+    return (fb_now_us() - st->start_us) * 1e-6;
+}
+
 static void add_up(state *st)
 {
     fb_fuzz_totals t = st->done;
     for (int j = 0; j < st->jobs; j++) add_board(&t, &st->s->job[j].board);
     t.findings = st->totals->findings;
-    t.seconds = (fb_now_us() - st->start_us) * 1e-6;
+    t.seconds = seconds(st);
     *st->totals = t;
 }
 
@@ -203,10 +208,21 @@ static bool enough(const state *st)
     return st->totals->findings >= st->o->most;
 }
 
+static void end_jobs(state *st)
+{
+    for (int j = 0; j < st->jobs; j++) {
+        if (st->pid[j] <= 0) continue;
+        kill(st->pid[j], SIGKILL);
+        waitpid(st->pid[j], NULL, 0);
+        take_findings(st, j);
+        st->pid[j] = 0;
+    }
+}
+
 static bool should_end(const state *st)
 {
     const fb_fuzz_options *o = st->o;
-    return (o->limit_s > 0 && (fb_now_us() - st->start_us) * 1e-6 > o->limit_s) || enough(st);
+    return (o->limit_s > 0 && seconds(st) > o->limit_s) || enough(st);
 }
 
 /* Takes what jobs found, starts those again that died; false: the user has had enough. How many go on is left in
@@ -220,6 +236,7 @@ static bool tend(state *st)
     }
     add_up(st);
     if (should_end(st)) st->s->stop = true;
+    if (st->o->limit_s > 0 && seconds(st) > st->o->limit_s + GRACE_S) end_jobs(st); /* a round may take minutes */
     return st->o->progress(st->o->ctx, st->totals);
 }
 
@@ -465,18 +482,6 @@ static void confirm(state *st, suspect *s)
 
 /* ---- watching ---- */
 
-/* Whoever does not want it any more does not want to wait for rounds to end either. */
-static void drop_rounds(state *st)
-{
-    for (int j = 0; j < st->jobs; j++) {
-        if (st->pid[j] <= 0) continue;
-        kill(st->pid[j], SIGKILL);
-        waitpid(st->pid[j], NULL, 0);
-        st->pid[j] = 0;
-    }
-    st->suspects.n = 0;
-}
-
 static void watch(state *st)
 {
     while (tend(st)) {
@@ -490,7 +495,9 @@ static void watch(state *st)
             return;
         }
     }
-    drop_rounds(st);
+    /* Whoever does not want it any more does not want to wait for rounds to end either. */
+    end_jobs(st);
+    st->suspects.n = 0;
 }
 
 /* ---- the whole ---- */

@@ -216,6 +216,22 @@ LUA
 fb run copies.lua one@host
 is "a loop whose steps copy a view and a random source" 0 out '^one@host .*✓'
 
+# A library reads the copy of a view, and what follows it in the kernel what that is a view of: on the second set of
+# inputs both have to be of the same.
+cat >both.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  title = "a product and what it was made of",
+  plans = { one = function(pl) pl:library("matmul") pl:fuse("matmul", "sub") end },
+  model = function(g)
+    local v = g:input("x", { 2, 2, 2 }):slice(2, 1, 2):reshape { 2, 2 }
+    return v:matmul(v) - v
+  end,
+}
+LUA
+fb run both.lua one@host
+is "a product's copies and their sources fit together" 0 out '^one@host .*✓'
+
 # Rows of a run whose check was not finished, over a floor that is a guess.
 cat >held.jsonl <<'ROWS'
 {"script":"a.lua","params":{},"plan":"held","device":"host","source":"measured","wall_us":{"median":12.5,"n":4},"floor_us":2.5,"floor_kind":"guessed","error":{"state":"checking"}}

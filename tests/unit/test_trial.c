@@ -229,6 +229,56 @@ static void test_prefix_sums_are_off_together(void **state)
     rig_free(&r);
 }
 
+/* Where what is divided by is 0 exactly, as a count of values that are equal to a rounded one, lanes in which roundings
+ * make some equal have a quotient. */
+static void test_counts_that_may_be_zero(void **state)
+{
+    (void)state;
+    enum { N = 64 };
+    rig r = rig_new();
+    double angles[N], sines[N];
+    for (int k = 0; k < N; k++) {
+        angles[k] = (float)(0.4 + k / 100.0);
+        sines[k] = (float)sin(angles[k]);
+    }
+    fb_id x = data(&r, FB_F32, SHAPE(N), angles), y = data(&r, FB_F32, SHAPE(N), sines);
+    fb_id equal = add2(&r, FB_OP_EQ, add1(&r, FB_OP_SIN, x), y);
+    fb_id count = add_at(&r, FB_OP_CAST, equal, (fb_attrs){.dtype = FB_F32});
+    fb_id want[] = {count, add2(&r, FB_OP_DIV, constant(&r, FB_F32, 2), count)};
+    trials *t = try_all(&r, want, 2);
+    int differ = 0;
+    for (int k = 0; k < N; k++)
+        for (int l = 1; l <= FB_TRIALS; l++) {
+            bool one = t->at[0].v[l][k] == 1;
+            if (t->at[0].v[0][k] == 1) continue;
+            differ += one;
+            assert_true(one ? isfinite(t->at[1].v[l][k]) : isinf(t->at[1].v[l][k]));
+        }
+    assert_true(differ > N);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* The sum of one number is that, with the sign of its zero: a kernel hands it on. */
+static void test_sums_of_one_keep_their_sign(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double zeros[] = {-0.0, 0.0, -1, 2};
+    fb_id x = data(&r, FB_F32, SHAPE(1, 4), zeros);
+    fb_id mean = add_at(&r, FB_OP_MEAN, x, (fb_attrs){.n_axes = 1, .axes = {0}});
+    fb_id want[] = {add1(&r, FB_OP_RECIP, mean)};
+    trials *t = try_all(&r, want, 1);
+    const double expected[] = {-INFINITY, INFINITY, -1, 0.5};
+    for (int k = 0; k < 4; k++)
+        for (int l = 0; l <= FB_TRIALS; l++) {
+            double v = t->at[0].v[l][k];
+            assert_true(v == expected[k] || fabs(v / expected[k] - 1) < 1e-5);
+        }
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* Two that roundings may exchange change places in half of the lanes, together; the third stays. */
 static void test_close_ranks_are_exchanged(void **state)
 {
@@ -1902,6 +1952,8 @@ int main(void)
         cmocka_unit_test(test_signs_near_zero_may_be_zero),
         cmocka_unit_test(test_poles_in_reach_are_open),
         cmocka_unit_test(test_prefix_sums_are_off_together),
+        cmocka_unit_test(test_counts_that_may_be_zero),
+        cmocka_unit_test(test_sums_of_one_keep_their_sign),
         cmocka_unit_test(test_close_ranks_are_exchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
