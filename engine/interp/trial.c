@@ -207,6 +207,41 @@ static void find_again(fb_trial_shared *s)
     fb_free(uses);
 }
 
+/* May a kernel that computes it anew have other bits than one that reads what was stored? A sum may be added up in
+ * another order, 16 bits kept wider, and so what is made of such; products of matrices are computed once. */
+static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
+{
+    const fb_node *node = &s->g->nodes[s->order[slot]];
+    fb_op_class cls = fb_op_get(node->op)->cls;
+    if (s->leaf[slot] || !fb_dtype_is_float(node->dtype)) return false;
+    if (cls == FB_CLASS_REDUCTION && !fb_trial_is_extremum(node->op)) return true;
+    if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_VIEW) return false;
+    if (cls == FB_CLASS_POINTWISE && (node->dtype == FB_F16 || node->dtype == FB_BF16)) return true;
+    for (int a = 0; a < node->n_args; a++)
+        if (s->slot[node->args[a]] >= 0 && loose[s->slot[node->args[a]]]) return true;
+    return false;
+}
+
+/* Of such values those that several nodes read, through views or as they are. */
+static void find_apart(fb_trial_shared *s)
+{
+    size_t n = (size_t)s->n_slots + 1;
+    int *base = fb_calloc(n, sizeof *base), *uses = fb_calloc(n, sizeof *uses);
+    bool *loose = fb_calloc(n, sizeof *loose);
+    for (int k = 0; k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        bool view = fb_op_get(node->op)->cls == FB_CLASS_VIEW && !s->leaf[k] && s->slot[node->args[0]] >= 0;
+        base[k] = view ? base[s->slot[node->args[0]]] : k;
+        loose[k] = is_loose(s, loose, k);
+        for (int a = 0; a < node->n_args && !s->leaf[k] && !view; a++)
+            if (s->slot[node->args[a]] >= 0) uses[base[s->slot[node->args[a]]]]++;
+    }
+    for (int k = 0; k < s->n_slots; k++) s->apart[k] = loose[k] && uses[base[k]] > 1;
+    fb_free(loose);
+    fb_free(uses);
+    fb_free(base);
+}
+
 /* Values that have no choice: registers hold an f32, and where no product on the way may be fused into a sum or not,
  * all kernels round them alike, at each op. Two ways to the same value then end at the same bits. Products of matrices
  * and reductions are summed up once, to whatever bits; what is chosen among such sums has those bits. */
@@ -270,6 +305,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     s->kept = fb_calloc(n, sizeof *s->kept);
     s->fused = fb_calloc(n, sizeof *s->fused);
     s->again = fb_calloc(n, sizeof *s->again);
+    s->apart = fb_calloc(n, sizeof *s->apart);
     s->steady = fb_calloc(n, sizeof *s->steady);
     s->of_two = fb_calloc(n, sizeof *s->of_two);
     s->led = fb_calloc(n, sizeof *s->led);
@@ -294,6 +330,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     find_last_uses(s);
     find_fused(s);
     find_again(s);
+    find_apart(s);
     find_steady(s);
     number_choices(s);
 }
@@ -415,6 +452,7 @@ static void close_shared(fb_trial_shared *s)
     fb_free(s->kept);
     fb_free(s->fused);
     fb_free(s->again);
+    fb_free(s->apart);
     fb_free(s->steady);
     fb_free(s->of_two);
     fb_free(s->led);

@@ -87,6 +87,7 @@ typedef struct {
     atomic_bool *lost;        /* some value does not fit into the integers that it is cast to */
     float *taken;             /* of the result, which takes in a product: how large that is; NULL */
     const float *taken_of[2]; /* of operands, which a kernel may compute anew for this node; NULL */
+    bool apart[2];            /* … an operand that was rounded otherwise for others */
     reader near[3];           /* margins of operands that have them; x is NULL where they have none */
     double *margins;          /* of the result; NULL */
 } job;
@@ -718,6 +719,7 @@ static void open_again(job *j)
     for (int a = 0; a < 2; a++) {
         const fb_trial_value *x = fb_trial_at(j->e, j->node->args[a]);
         if (x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken;
+        j->apart[a] = x->lanes > 1 && s->apart[s->slot[j->node->args[a]]];
     }
 }
 
@@ -746,6 +748,30 @@ static void add_again(const job *j, const chunk *c, int lane, int64_t at, int n,
     }
 }
 
+/* tanh(x) - mean(tanh(x)): the kernel of the mean may have kept more of x than the one that reads it to compute its tanh
+ * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum reads what it adds as it may
+ * have been rounded, whatever the lane has for others. No lane is further off by that than one was before: what a chain of
+ * residuals adds up does not grow. What lies far apart was turned by a decision, which all readers see. */
+static void read_apart(const job *j, chunk *c, int lanes, int n)
+{
+    enum { FIRST = 7 };
+    static const double far = 0x1p-4; /* of the value */
+    for (int a = 0; a < 2; a++) {
+        if (!j->apart[a]) continue;
+        spread_of(lanes, n, c->x[a], c->spread);
+        for (int l = FIRST; l < lanes; l++) {
+            uint64_t key = fb_trial_key(j->e->s, l, j->node->args[a], FB_DRAW_READ) + (uint64_t)j->id;
+            double *to = c->converted[a][l];
+            for (int k = 0; k < n; k++) {
+                double x = c->x[a][0][k], off = fb_trial_swing(fb_trial_bits(x), key) * c->spread[k];
+                bool near = c->spread[k] <= far * fabs(x) && isfinite(c->x[a][l][k]);
+                to[k] = near ? x + off : c->x[a][l][k];
+            }
+            c->x[a][l] = to;
+        }
+    }
+}
+
 /* ---- chunks ---- */
 
 static void store_lane(const job *j, int lane, int64_t at, int n, const double *y)
@@ -765,6 +791,7 @@ static void store_lane(const job *j, int lane, int64_t at, int n, const double *
 static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     bool differ = j->operand_lanes > 1;
+    if (differ) read_apart(j, c, lanes, n);
     compute(j, c, 0, n, c->y[0]);
     bool near =
         differ && j->result_float && fb_trial_near(j->node->op, j->node->attrs, n, lanes, c->x[0], c->y[0], c->y);

@@ -210,9 +210,10 @@ static bool enough(const state *st)
 
 static void end_jobs(state *st)
 {
+    for (int j = 0; j < st->jobs; j++)
+        if (st->pid[j] > 0) kill(st->pid[j], SIGKILL); /* all at once: each may take seconds to go */
     for (int j = 0; j < st->jobs; j++) {
         if (st->pid[j] <= 0) continue;
-        kill(st->pid[j], SIGKILL);
         waitpid(st->pid[j], NULL, 0);
         take_findings(st, j);
         st->pid[j] = 0;

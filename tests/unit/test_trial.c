@@ -259,6 +259,27 @@ static void test_counts_that_may_be_zero(void **state)
     rig_free(&r);
 }
 
+/* A mean that two nodes read may be added up for each: what one of them has of it is not what the other has. A product
+ * of two inputs is the same for all. */
+static void test_readers_may_have_it_apart(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(37, 64)), y = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(64));
+    fb_id mean = add_at(&r, FB_OP_MEAN, x, (fb_attrs){.n_axes = 1, .axes = {0}});
+    fb_id square = add2(&r, FB_OP_MUL, y, y);
+    fb_id want[] = {add2(&r, FB_OP_SUB, add1(&r, FB_OP_ABS, mean), mean),
+                    add2(&r, FB_OP_SUB, add1(&r, FB_OP_ABS, square), square), mean};
+    trials *t = try_all(&r, want, 3);
+    for (int k = 0; k < 64; k++) {
+        bool positive = t->at[2].v[0][k] > 0;
+        if (positive) assert_true(spread_at(t, 0, k) > 0 && spread_at(t, 0, k) < 4 * spread_at(t, 2, k));
+        assert_true(spread_at(t, 1, k) == 0);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* The sum of one number is that, with the sign of its zero: a kernel hands it on. */
 static void test_sums_of_one_keep_their_sign(void **state)
 {
@@ -1953,6 +1974,7 @@ int main(void)
         cmocka_unit_test(test_poles_in_reach_are_open),
         cmocka_unit_test(test_prefix_sums_are_off_together),
         cmocka_unit_test(test_counts_that_may_be_zero),
+        cmocka_unit_test(test_readers_may_have_it_apart),
         cmocka_unit_test(test_sums_of_one_keep_their_sign),
         cmocka_unit_test(test_close_ranks_are_exchanged),
     };
