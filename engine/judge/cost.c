@@ -10,7 +10,6 @@
 #include "schedule/thread_cost.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define NO_OVERLAP 0.05
 
@@ -133,6 +132,52 @@ static void add_apart(const fb_machine *m, const fb_analysis *a, fb_group_cost *
     out->apart_us = fb_time_us(read, rate) + partial * fb_time_us(written, rate);
 }
 
+/* How often a section reads single elements of `node` at places from memory; 0 where rows lie side by side. */
+static double places_of(const fb_analysis *a, const fb_section *s, const fb_value *v)
+{
+    double times = 1;
+    bool found = false;
+    if (v->kind != FB_VALUE_LOAD || v->space != FB_NONE) return 0;
+    for (int d = 0; d < s->n_data; d++) found |= fb_ix_uses(a->nest->pool, v->at, s->data[d].var);
+    for (int d = 0; d < s->rows.n; d++) {
+        if (fb_ix_uses(a->nest->pool, v->at, s->rows.var[d])) return 0;
+        if (v->rows >> d & 1) times *= (double)s->rows.extent[d];
+    }
+    return found ? times : 0;
+}
+
+/* Of a table that the cache does not hold DRAM moves 64 bytes for a place, not a sector of 32; where they were moved
+ * before, the cache has them (recorded on an H200: script registers). */
+static void add_places_of(const fb_machine *m, const fb_analysis *a, const fb_section *s, fb_id table,
+                          fb_group_cost *out)
+{
+    enum { SECTOR = 32, MOVED = 64 };
+    double times = 0;
+    int64_t bytes = fb_node_bytes(a->nest->graph, table);
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].node == table) times += places_of(a, s, &s->values[i]);
+    if (times == 0 || bytes <= m->cache_bytes) return;
+    double all = (double)(out->bytes_read + out->bytes_written);
+    double moved = fb_added_rows(&(fb_added){.rows = bytes / MOVED, .points = (int64_t)times});
+    out->memory_us = fb_memory_us(m, fmax(all - times * SECTOR, 0)) +
+                     fb_time_us(moved * MOVED, fb_rate_peak(&m->copy_cold)) +
+                     fb_time_us((times - moved) * SECTOR, fb_rate_peak(&m->copy_hot));
+    out->us = fmax(out->us, out->memory_us);
+}
+
+static void add_places(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    for (int i = 0; i < a->nest->n_sections; i++) {
+        const fb_section *s = &a->nest->sections[i];
+        fb_id last = FB_NONE;
+        for (int k = 0; k < s->n_values && s->n_data; k++) {
+            if (s->values[k].node == last || places_of(a, s, &s->values[k]) == 0) continue;
+            last = s->values[k].node;
+            add_places_of(m, a, s, last, out);
+        }
+    }
+}
+
 static double starved_us(const fb_machine *m, const fb_analysis *a)
 {
     double cycles = 0, clock = fb_cycles_a_us(m);
@@ -181,6 +226,7 @@ static void add_latency(const fb_machine *m, const fb_analysis *a, const fb_thre
 void fb_grid_elements_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     fb_thread_times t = fb_thread_times_of(a->nest, a->knobs, m);
+    add_places(m, a, out);
     add_latency(m, a, &t, fmax(fmax(out->memory_us, t.wait_us) + t.alone_us, t.turns_us), out);
 }
 

@@ -100,13 +100,17 @@ static double product_us(const fb_machine *m, const fb_rate_curve *c, double flo
 }
 
 /* What a product of few steps moves beyond a cube of as much work, which is what was calibrated: first tiles come
- * before anything is multiplied, and last sums go afterwards. */
-static double more_bytes_us(const fb_graph *g, const fb_machine *m, const fb_node *contraction, double flops)
+ * before anything is multiplied, and last sums go afterwards. Where there are tiles for each multiprocessor many times,
+ * those of some move while others multiply, and it is the longer of both that takes the time. */
+static double more_bytes_us(const fb_graph *g, const fb_machine *m, const fb_node *contraction, double flops, double us)
 {
+    enum { TILE = 128 * 128, MANY = 8 };
     const fb_node *n = contraction;
     double side = cbrt(flops / 2), cube = 3 * side * side * fb_dtype_size(n->dtype);
     double bytes = (double)(fb_node_bytes(g, n->args[0]) + fb_node_bytes(g, n->args[1])) +
                    (double)fb_shape_elements(&n->shape) * fb_dtype_size(n->dtype);
+    if ((double)fb_shape_elements(&n->shape) > (double)MANY * TILE * m->units)
+        return fmax(fb_memory_us(m, bytes) - us, 0) + 0.1 * fmin(fb_memory_us(m, bytes), us);
     return bytes > cube ? fb_memory_us(m, bytes) - fb_memory_us(m, cube) : 0;
 }
 
@@ -139,7 +143,7 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
     if (!m->target->grid) return laid_us + fb_schedule_host_product_us(g, m, product) + rest_us(g, m, a);
-    double us = laid_us + product_us(m, rates, flops) + more_bytes_us(g, m, n, flops);
+    double made_us = product_us(m, rates, flops), us = laid_us + made_us + more_bytes_us(g, m, n, flops, made_us);
     if (depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
     return us + rest_us(g, m, a);
 }

@@ -80,14 +80,14 @@ static touch touch_of(const fb_nest *nest, const fb_section *s, const fb_space *
             t.elements = at_most(t.elements * values_tested(nest, when, both[k]->var[d], both[k]->extent[d]), size);
         }
     }
-    /* single elements at places from memory: nothing is known, but that each comes with a sector */
-    if (alone) t.elements = size;
-    for (int d = 0; s && !alone && d < s->n_data; d++) {
+    for (int d = 0; s && d < s->n_data; d++) {
         if (!fb_ix_uses(nest->pool, at, s->data[d].var)) continue;
+        alone = false;
         int64_t table = fb_ix_extent(nest->pool, s->data[d].var);
         t.elements = elements_named(table, t.elements, fb_dtype_size(nest->graph->nodes[base].dtype),
                                     times_read(s, &s->data[d]));
     }
+    if (alone) t.elements = size;
     t.elements = at_most(t.elements, t.high - t.low + 1);
     if (t.elements < 0) t.elements = 0;
     return t;

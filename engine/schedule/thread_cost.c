@@ -26,7 +26,12 @@ enum {
     EXCHANGE = 29, /* a shuffle, and a sum */
     WORD = 36,     /* a warp's points of an index_add's index of which none is the block's: read from shared memory, and
                       tested */
-    WAIT = 375,    /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
+    FAR = 1300,    /* latency of DRAM, of a place in a table that no cache holds */
+    /* a load that is made where a test holds: those behind its branch wait for some of it. Recorded on an H200: sums of
+     * padded values (lstm_train, backward.cast_5 of 73 nodes: 39.6 µs) and scans written out (gru, pass[3].add) */
+    TESTED = 180,
+    TESTED_IN_ROW = 110,
+    WAIT = 375, /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
     /* whether a block's work is in a section: a branch, to instructions that the first blocks wait for too (recorded on
      * an H200: basecaller, conv3.stack of 15 sections) */
     SECTION = 40,
@@ -35,6 +40,8 @@ enum {
     LOAD = 3,
     SELECT = 2,
     EXP = 12,
+    DIVIDING = 14,         /* with its two branches */
+    EXTREMUM = 3,          /* two comparisons, for what is no number, and a choice */
     NOTED = 12,            /* a point of an index_add's index: two comparisons, a vote and its word */
     WORD_INSTRUCTIONS = 4, /* … of which a warp's are passed over */
     /* counts */
@@ -45,7 +52,9 @@ enum {
     WARPS = 16,       /* … each with so many warps at once, … */
     BLOCKS = 32,      /* … of so many blocks at most */
     REGISTERS = 65536,
-    SORTING = 48, /* registers of a thread that sorts points and sums them up */
+    SORTING = 48, /* registers of a thread that sorts points and sums them up; */
+    OTHERS = 32,  /* beside values that are live: addresses, constants, what is being computed; … */
+    MOST = 255,   /* … of a thread at all */
 };
 
 /* Of one thread, and of the blocks of its section. */
@@ -62,6 +71,16 @@ static bool is_division(const fb_nest *nest, const fb_value *v)
     return v->kind == FB_VALUE_OP && nest->graph->nodes[v->node].op == FB_OP_DIV && v->dtype == FB_F32;
 }
 
+/* A product that goes into one sum is part of a fused multiply-add, which waits once. */
+static bool is_taken_in(const fb_nest *nest, const fb_value *v)
+{
+    const fb_graph *g = nest->graph;
+    int first = g->user_start[v->node];
+    if (g->nodes[v->node].op != FB_OP_MUL || g->user_start[v->node + 1] - first != 1) return false;
+    fb_op user = g->nodes[g->users[first]].op;
+    return user == FB_OP_ADD || user == FB_OP_SUB;
+}
+
 /* What value v takes, computed `times` times for each of `vector` neighbours, which are computed step by step;
  * `alone`: loads do not overlap, and are counted elsewhere. A load that is not made is not waited for. */
 static void add_value(const fb_nest *nest, const fb_value *v, double times, int vector, bool alone, work *w)
@@ -70,21 +89,23 @@ static void add_value(const fb_nest *nest, const fb_value *v, double times, int 
     if (v->kind == FB_VALUE_LOAD) {
         for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer) tests++;
         double wait = alone ? 0 : (double)WAIT / BARRIERS;
-        w->chain += all * (tests > 0 ? wait / 2 : wait) + steps * tests * RESULT;
+        w->chain += all * (tests > 0 && !alone ? TESTED_IN_ROW : wait) + steps * tests * RESULT;
         w->instructions += all * (LOAD + tests);
     } else if (v->kind == FB_VALUE_SELECT) {
         w->chain += steps * RESULT;
         w->instructions += all * SELECT;
     } else if (is_division(nest, v)) {
         w->chain += all * DIVISION;
-        w->instructions += all * EXP;
+        w->instructions += all * DIVIDING;
     } else if (v->kind == FB_VALUE_OP) {
         fb_op op = fb_node_computed_as(nest->graph, v->node);
         double slow = EXP * fb_special_cost(op, v->dtype, nest->target);
+        if (is_taken_in(nest, v)) steps = 0;
         w->chain += RESULT * (steps + (fb_special_branches(op) ? all * slow : all * slow / SIDE_BY_SIDE));
         w->instructions += all * (1 + slow);
     } else if (v->kind == FB_VALUE_REDUCE) {
-        w->instructions += all;
+        fb_op op = nest->graph->nodes[v->node].op;
+        w->instructions += all * (op == FB_OP_AMAX || op == FB_OP_AMIN ? EXTREMUM : 1);
     }
 }
 
@@ -94,6 +115,12 @@ static bool is_once(const fb_nest *nest, const fb_section *s, const fb_space *x,
     if (v->kind != FB_VALUE_LOAD || !x->n) return false;
     fb_ix last = x->var[x->n - 1];
     return fb_packs_load(nest, s, v, last, vector) || !fb_ix_uses(nest->pool, v->at, last);
+}
+
+/* Instructions that make a number of 32 bits of one of 16 from memory: every second one is moved first. */
+static double converts(fb_dtype dtype)
+{
+    return fb_dtype_is_float(dtype) && fb_dtype_size(dtype) == 2 ? 1.5 : 0;
 }
 
 /* So many steps along a row, of a group of elements each, which are neighbours along x. */
@@ -108,6 +135,7 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, const
         if (!needed[i] || v->space != space) continue;
         bool once = is_once(nest, s, x, v, vector);
         add_value(nest, v, steps, once ? 1 : vector, divides, w);
+        if (v->kind == FB_VALUE_LOAD) w->instructions += steps * vector * converts(v->dtype);
         groups |= once;
         singles |= v->kind == FB_VALUE_LOAD && !once;
     }
@@ -167,19 +195,66 @@ static work of_long(const fb_nest *nest, const fb_section_schedule *x)
     return w;
 }
 
+/* Cycles that loads wait whose place was read from memory: one after the other where that place was itself found so. */
+static double found_places(const fb_nest *nest, const fb_section *s, int64_t cache_bytes)
+{
+    double *waited = fb_calloc((size_t)s->n_values + 1, sizeof *waited), longest = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        for (int a = 0; a < v->n_args; a++) waited[i] = fmax(waited[i], waited[v->args[a]]);
+        for (int d = 0; v->kind == FB_VALUE_LOAD && d < s->n_data; d++) {
+            if (!fb_ix_uses(nest->pool, v->at, s->data[d].var)) continue;
+            double wait = fb_node_bytes(nest->graph, v->node) > cache_bytes ? FAR : WAIT;
+            waited[i] = fmax(waited[i], waited[s->data[d].value] + wait);
+        }
+        longest = fmax(longest, waited[i]);
+    }
+    fb_free(waited);
+    return longest;
+}
+
+/* Registers of a thread: values of one element that are live at once, in the order in which they are computed. 0: so few
+ * that all warps have room. */
+static double registers_of(const fb_nest *nest, const fb_section *s, int vector)
+{
+    const int full = REGISTERS / (SCHEDULERS * WARPS * nest->target->warp);
+    int *last = fb_calloc((size_t)s->n_values + 1, sizeof *last),
+        *ends = fb_calloc((size_t)s->n_values + 1, sizeof *ends);
+    for (int i = 0; i < s->n_values; i++) {
+        last[i] = FB_NONE;
+        for (int a = 0; a < s->values[i].n_args; a++) last[s->values[i].args[a]] = i;
+    }
+    for (int r = 0; r < s->n_roots; r++) last[s->roots[r].value] = s->n_values;
+    int live = 0, most = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        bool held = last[i] != FB_NONE && s->values[i].kind != FB_VALUE_CONST;
+        live += held;
+        most = live > most ? live : most;
+        if (held) ends[last[i]]++;
+        live -= ends[i];
+    }
+    fb_free(ends);
+    fb_free(last);
+    double registers = fmin((double)most * vector + OTHERS, MOST);
+    return registers > 3 * full ? registers : 0;
+}
+
 /* All loads of an element are sent for before any is used: that wait is part of what the bytes take. Those whose place
  * was read from memory come after it. */
-static work of_elements(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
+static work of_elements(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x,
+                        int64_t cache_bytes)
 {
     int vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
-    work w = {.threads = x->threads, .blocks = (double)x->blocks};
+    work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = registers_of(nest, s, vector)};
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         int each = is_once(nest, s, &s->rows, v, vector) ? 1 : vector;
         add_value(nest, v, 1, each, true, &w);
-        if (v->kind == FB_VALUE_LOAD) w.chain += (each - 1) * LOAD; /* what is no vector is sent for one by one */
+        if (v->kind != FB_VALUE_LOAD) continue;
+        w.chain += (each - 1) * LOAD; /* what is no vector is sent for one by one */
+        if (v->when != FB_NONE) w.chain += TESTED;
     }
-    if (s->n_data) w.chain += WAIT;
+    w.chain += found_places(nest, s, cache_bytes);
     return w;
 }
 
@@ -223,12 +298,24 @@ static work of_sorted(const fb_nest *nest, const fb_section *s, const fb_section
     return w;
 }
 
+/* Bytes of the widest element that a section reads along its rows. */
+static double size_of_loads(const fb_nest *nest, const fb_section *s)
+{
+    int size = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        int own = fb_dtype_size(nest->graph->nodes[v->node].dtype);
+        if (v->kind == FB_VALUE_LOAD && v->space != FB_NONE && own > size) size = own;
+    }
+    return size ? size : 4;
+}
+
 /* Threads that rows are spread over, as the time of a wave was measured with: one for each 4 elements of a row up to a
  * warp, for each 8 of longer ones. */
 static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
 {
     enum { EACH = 4, EACH_OF_LONG = 8 };
-    double inner = (double)fb_section_longest(s);
+    double inner = (double)fb_section_longest(s) * size_of_loads(nest, s) / 4;
     if (!s->n_passes || fb_section_lies_across(nest->pool, s)) return w->blocks * w->threads;
     return fmax(fmin(fmax(inner / EACH, 1), nest->target->warp), inner / EACH_OF_LONG) *
            (double)fb_space_points(&s->rows);
@@ -244,7 +331,7 @@ static void share_blocks(const fb_section_schedule *x, work *w)
     w->instructions *= each;
 }
 
-static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)
+static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int64_t cache_bytes)
 {
     fb_arena *arena = fb_arena_new();
     fb_section_schedule x = fb_schedule_section(nest, knobs, s, arena);
@@ -254,7 +341,7 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
              : s->scatter  ? of_scatter(nest, s, &x)
              : x.cut       ? of_long(nest, &x)
              : s->n_passes ? of_rows(nest, knobs, s, &x)
-                           : of_elements(nest, knobs, s, &x);
+                           : of_elements(nest, knobs, s, &x, cache_bytes);
     if (!s->scatter && !sorted) share_blocks(&x, &w);
     fb_arena_free(arena);
     return w;
@@ -278,7 +365,7 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, c
     if (clock <= 0) return out;
     work *all = fb_calloc((size_t)nest->n_sections + 1, sizeof *all);
     for (int i = 0; i < nest->n_sections; i++) {
-        all[i] = work_of(nest, knobs, &nest->sections[i]);
+        all[i] = work_of(nest, knobs, &nest->sections[i], m->cache_bytes);
         threads = fmax(threads, all[i].threads);
         registers = fmax(registers, all[i].registers);
     }
