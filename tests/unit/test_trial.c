@@ -1741,6 +1741,34 @@ static void test_eight_lanes_alone_accuse_nothing(void **state)
     }
 }
 
+/* A library's call may round h · w + x to 16 bits before b comes (cuBLASLt, on an H100: 27 of 1,200 small LSTMs). */
+static void test_a_sum_that_is_rounded_before_its_bias(void **state)
+{
+    (void)state;
+    enum { M = 64, N = 384, K = 16 };
+    rig r = rig_new();
+    fb_attrs small = {.dtype = FB_F16, .shape = SHAPE(M, K), .dist = FB_DIST_NORMAL, .value = 0, .high = 1e-3},
+             bias = {.dtype = FB_F16, .shape = SHAPE(N), .dist = FB_DIST_UNIFORM, .value = 0.005, .high = 0.007},
+             other = {.dtype = FB_F16, .shape = SHAPE(M, N), .dist = FB_DIST_UNIFORM, .value = -0.007, .high = -0.005};
+    fb_id h = add(&r, FB_OP_INPUT, &small, 0, NULL), w = normal(&r, FB_OP_PARAM, FB_F16, SHAPE(K, N)),
+          b = add(&r, FB_OP_PARAM, &bias, 0, NULL), x = add(&r, FB_OP_INPUT, &other, 0, NULL);
+    fb_id m = add2(&r, FB_OP_MATMUL, h, w);
+    fb_id want[] = {m, b, x, add2(&r, FB_OP_ADD, add2(&r, FB_OP_ADD, m, b), x)};
+    trials *t = try_all(&r, want, 4);
+    double off = 0;
+    for (int64_t k = 0; k < M * N; k++) {
+        double sum, result, before = t->at[0].v[0][k] + t->at[2].v[0][k];
+        fb_elements_round(FB_F16, 1, &before, &sum);
+        sum += t->at[1].v[0][k % N];
+        fb_elements_round(FB_F16, 1, &sum, &result);
+        double step = ldexp(1, ilogb(result) - 10);
+        off = fmax(off, fabs(result - t->at[3].v[0][k]) / fmax(spread_at(t, 3, k), step / 2));
+    }
+    if (!(off < 8)) fail_msg("off by %g spreads", off);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* (h · w + x) + b for (h · w + b) + x, as a library does it: where the product is next to nothing and x is about -b. */
 static void test_what_is_added_to_a_product_in_another_order(void **state)
 {
@@ -1959,6 +1987,7 @@ int main(void)
         cmocka_unit_test(test_operands_near_a_kink_by_chance),
         cmocka_unit_test(test_masks_turn_one_by_one),
         cmocka_unit_test(test_eight_lanes_alone_accuse_nothing),
+        cmocka_unit_test(test_a_sum_that_is_rounded_before_its_bias),
         cmocka_unit_test(test_what_is_added_to_a_product_in_another_order),
         cmocka_unit_test(test_either_product_is_fused),
         cmocka_unit_test(test_a_factor_is_rounded),
