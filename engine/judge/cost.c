@@ -227,7 +227,9 @@ void fb_grid_elements_us(const fb_machine *m, const fb_analysis *a, fb_group_cos
 {
     fb_thread_times t = fb_thread_times_of(a->nest, a->knobs, m);
     add_places(m, a, out);
-    add_latency(m, a, &t, fmax(fmax(out->memory_us, t.wait_us) + t.alone_us, t.turns_us), out);
+    double waits_us = fmax(out->memory_us, t.wait_us) + t.alone_us;
+    out->few_us = fmax(t.turns_us - fmax(waits_us, t.turns_if_full_us), 0);
+    add_latency(m, a, &t, fmax(waits_us, t.turns_us), out);
 }
 
 void fb_grid_rows_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)

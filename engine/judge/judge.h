@@ -60,6 +60,7 @@ typedef struct {
     int64_t bytes_read, bytes_written; /* distinct bytes touched, from access maps */
     double apart_bytes, apart_us;      /* GPUs: sectors of which one element is wanted, beyond that; in `us` … */
     double apart_written;              /* … of these bytes, those around elements that are written */
+    double few_us; /* GPUs: in `us`, what threads wait for that others would hide, had registers left room for them */
     int64_t flops, specials;
     int launches; /* 1; 2 where a family needs two */
     int calls;    /* of these, calls of a library */

@@ -183,6 +183,7 @@ static const field kernel_fields[] = {
     KERNEL_BYTES("modelled", "apart", apart_bytes),
     KERNEL_BYTES("modelled", "apart_written", apart_written),
     KERNEL("apart_us", NUMBER, apart_us),
+    KERNEL("few_us", NUMBER, few_us),
     KERNEL_BYTES("measured", "read", measured_read),
     KERNEL_BYTES("measured", "written", measured_written),
     KERNEL_BYTES("measured", "l2", l2_bytes),
@@ -284,7 +285,8 @@ double fb_report_gap(const fb_report *r)
 void fb_report_withdraw(fb_report *r)
 {
     r->predicted_us = r->floor_us = NAN;
-    for (int i = 0; i < r->n_kernels; i++) r->kernels[i].predicted_us = r->kernels[i].apart_us = NAN;
+    for (int i = 0; i < r->n_kernels; i++)
+        r->kernels[i].predicted_us = r->kernels[i].apart_us = r->kernels[i].few_us = NAN;
     if (r->source != FB_SOURCE_PREDICTED) return;
     r->wall_us = r->cold_us = r->device_us = (fb_stat){.n = 0};
     r->gap_us = NAN;

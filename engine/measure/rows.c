@@ -63,7 +63,7 @@ static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program 
                                            : fb_emit_kernel_name(g, group->n_nodes, group->nodes, rows->arena);
     r->figures.count = 0;
     r->figures.bytes_read = r->figures.bytes_written = r->figures.flops = r->figures.predicted_us = 0;
-    r->figures.apart_bytes = r->figures.apart_us = r->figures.apart_written = 0;
+    r->figures.apart_bytes = r->figures.apart_us = r->figures.apart_written = r->figures.few_us = 0;
     return r;
 }
 
@@ -84,6 +84,7 @@ static void add_cost(row *r, const fb_plan *plan, const fb_program *p, const fb_
     r->figures.apart_bytes += c.apart_bytes * times;
     r->figures.apart_us += c.apart_us * times;
     r->figures.apart_written += c.apart_written * times;
+    r->figures.few_us += c.few_us * times;
     r->figures.flops += (double)c.flops * times;
     r->figures.predicted_us += c.us * times;
     const fb_group *group = fb_plan_group(plan, l->group);

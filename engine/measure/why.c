@@ -98,7 +98,8 @@ static void split_kernel(const fb_kernel_report *k, const fb_machine *m, column_
         c->measured[FB_WHY_BYTES] &= counted;
         c->counted |= counted;
     }
-    double work = m->doubted ? NAN : k->predicted_us - apart - n * fb_memory_us(m, modelled / n);
+    double few = k->few_us > 0 ? k->few_us : 0;
+    double work = m->doubted ? NAN : k->predicted_us - apart - few - n * fb_memory_us(m, modelled / n);
     if (isfinite(work))
         s.us[FB_WHY_COMPUTE] = take(&left, work);
     else

@@ -370,7 +370,9 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, c
         registers = fmax(registers, all[i].registers);
     }
     double most = fmin(fmin(SCHEDULERS * WARPS / ceil(threads / warp), BLOCKS), REGISTERS / (threads * registers));
-    double room = units * fmax(floor(most), 1) * ceil(threads / warp);
+    double warps_of_block = ceil(threads / warp);
+    double room = units * fmax(floor(most), 1) * warps_of_block;
+    double full = units * fmax(floor(fmin(SCHEDULERS * WARPS / warps_of_block, BLOCKS)), 1) * warps_of_block;
     for (int i = 0; i < nest->n_sections; i++) {
         const work *w = &all[i];
         double warps = w->threads / warp / SCHEDULERS; /* of a block, for each scheduler */
@@ -386,6 +388,7 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, c
     out.wait_us = WAIT / clock;
     out.alone_us = alone / clock;
     out.turns_us = turns / clock;
+    out.turns_if_full_us = turns / clock * room / full;
     out.issued_us = fmax(busiest, issued) / clock;
     out.waves = spread / (room * warp);
     return out;

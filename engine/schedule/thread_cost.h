@@ -10,9 +10,10 @@
 enum { FB_ROUND_CYCLES = 1100 };
 
 typedef struct {
-    double wait_us;   /* for one load */
-    double alone_us;  /* what one thread does, one after the other, in the section that takes longest */
-    double turns_us;  /* the same of all blocks, each time that the multiprocessors are filled with them */
+    double wait_us;          /* for one load */
+    double alone_us;         /* what one thread does, one after the other, in the section that takes longest */
+    double turns_us;         /* the same of all blocks, each time that the multiprocessors are filled with them */
+    double turns_if_full_us; /* … if registers left room for all threads */
     double issued_us; /* all instructions of all threads, as fast as a multiprocessor that has its share issues them */
     bool meets;       /* threads of different warps exchange what they have */
     double waves;     /* times that the multiprocessors are filled */

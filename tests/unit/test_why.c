@@ -391,6 +391,22 @@ static void sectors_fetched_for_one_element_are_bytes(void **state)
     says(&why, FB_WHY_BYTES, "and 140 kB → 0 B moved with them that nobody asked for");
 }
 
+/* What the model foresees of threads that registers leave no room for is no arithmetic. */
+static void few_threads_are_no_arithmetic(void **state)
+{
+    (void)state;
+    fb_report *a = column(60, 1), *b = column(20, 1);
+    fb_kernel_report *k = kernel(a, 0, "k", 60, 2e4);
+    kernel(b, 0, "k", 20, 2e4);
+    k->few_us = 30;
+    k->predicted_us += 30;
+    k->occupancy = 0.1;
+    a->gap_us = b->gap_us = 0;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_OCCUPANCY].us, 40);
+    near(why.part[FB_WHY_COMPUTE].us, 0);
+}
+
 /* The second column is the slower one: the largest part is the one that made it so. */
 static void the_other_way_round(void **state)
 {
@@ -540,6 +556,7 @@ int main(void)
         cmocka_unit_test(nothing_is_claimed_of_what_is_not_told_apart),
         cmocka_unit_test(the_device_alone_differs),
         cmocka_unit_test(sectors_fetched_for_one_element_are_bytes),
+        cmocka_unit_test(few_threads_are_no_arithmetic),
         cmocka_unit_test(the_other_way_round),
         cmocka_unit_test(doubted_times_are_withdrawn),
         cmocka_unit_test(columns_without_times),
