@@ -18,8 +18,8 @@ it is in training, and the gradients of its first result, the loss, for each wei
 
 Dtypes are promoted as PyTorch does it, and the shape and dtype of each result are held against PyTorch's. Calls that cannot
 be written in fusebox's ops are listed with the user's line and the submodule that made them, all at once, and nothing is
-written. torch_calls.py, torch_layers.py, torch_order.py and torch_pictures.py have a function for each call, torch_graph.py the nodes
-that they make.
+written. torch_calls.py, torch_layers.py, torch_order.py, torch_pictures.py and torch_complex.py have a function for each call, torch_graph.py
+the nodes that they make.
 """
 import argparse
 import contextlib
@@ -35,7 +35,8 @@ import torch_layers  # noqa: F401: these fill the table
 import torch_order  # noqa: F401
 import torch_pictures  # noqa: F401
 from torch_calls import CALLS
-from torch_graph import DTYPES, FLOATS, Graph, Unsupported, Value, dtype_of, refuse, word
+from torch_complex import COMPLEX, any_in, is_of, of_tensor
+from torch_graph import DTYPES, FLOATS, Graph, Unsupported, Value, dtype_of, refuse, values_in, word
 
 ME = "fusebox" if os.environ.get("FUSEBOX_IMPORT") else "from_torch"  # who speaks
 
@@ -136,7 +137,7 @@ def add_input(g, name, tensor):
         raise Unsupported(f"the input {name}: {why}") from None
     g.scope = -1
     if dtype in FLOATS:
-        return g.add("input", [], tensor.shape, dtype, name, dist="normal", value=0.0, high=1.0)
+        return g.noted(tensor, g.add("input", [], tensor.shape, dtype, name, dist="normal", value=0.0, high=1.0), own=False)
     low, high = (float(tensor.min()), float(tensor.max()) + 1) if tensor.numel() and dtype != "bool" else (0.0, 2.0)
     return g.add("input", [], tensor.shape, dtype, name, dist="integer", value=low, high=high)
 
@@ -153,7 +154,7 @@ class Known(dict):
     def __missing__(self, node):
         if node not in self.folded:
             raise Unsupported(f"{node.name}, which was not written")
-        self[node] = self.g.tensor(node.name, self.constants[node])
+        self[node] = of_tensor(self.g, node.name, self.constants[node])
         return self[node]
 
     def fold(self, node):
@@ -224,11 +225,13 @@ def know_caches():
 
 
 def keep_state(net):
-    """Tensors that a module has as plain attributes become buffers, so that one that is changed is seen to be."""
+    """Tensors that a module has as plain attributes become buffers, so that one that is changed is seen to be. Not those that a
+    hook makes of a parameter before each call: spectral_norm and prune write `weight` out of `weight_orig`."""
     import torch
     for m in net.modules():
         for name, value in list(vars(m).items()):
-            if type(value) is torch.Tensor and not value.requires_grad:
+            made = any(own.startswith(name + "_") for own in m._parameters) and m._forward_pre_hooks
+            if type(value) is torch.Tensor and not value.requires_grad and not made:
                 delattr(m, name)
                 m.register_buffer(name, value, persistent=False)
 
@@ -254,6 +257,18 @@ def of_parts(target):
         target.name(), "CompositeImplicitAutograd")
 
 
+@contextlib.contextmanager
+def masks_as_given():
+    """nn.Transformer asks a mask's values whether it is causal, which no trace can know; the mask itself says the same."""
+    from torch.nn.modules import transformer
+    kept = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = kept
+
+
 def exported(net, inputs, words=None, train=False):
     """The program of a module, the example of each of its inputs by name, and the lines of each call by its name, which later
     passes may lose. Changes in place and contexts (no_grad, autocast) are written out; calls that CALLS lacks are taken apart
@@ -262,7 +277,7 @@ def exported(net, inputs, words=None, train=False):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     know_caches()
     keep_state(net)
-    with torch.set_grad_enabled(train), shapes_as_run(), sdpa_kernel(SDPBackend.MATH) if train else contextlib.nullcontext():
+    with torch.set_grad_enabled(train), shapes_as_run(), masks_as_given(), sdpa_kernel(SDPBackend.MATH) if train else contextlib.nullcontext():
         program = torch.export.export(net.train(train), inputs, words or {})
         program = joint_of(program) if train else program
         lines = {}
@@ -270,10 +285,10 @@ def exported(net, inputs, words=None, train=False):
             lines.setdefault(called(n), set()).add(place_of(n))
         if any(called(n)[-1:] == "_" and called(n) not in CALLS or called(n).startswith("wrap_with") for n in calls_of(program)):
             program = program.run_decompositions({})  # the same calls
-        pictures = torch.ops.aten.grid_sampler_2d.default  # not in the table of torch.export
-        table = {pictures: torch._decomp.decomposition_table[pictures], **torch.export.default_decompositions()}
+        table = torch.export.default_decompositions()
         for _ in range(4):  # what a part is made of may need taking apart too
-            missing = {n.target for n in calls_of(program) if called(n) not in CALLS and (n.target in table or of_parts(n.target))}
+            missing = {n.target for n in calls_of(program) if called(n) not in CALLS and called(n) not in COMPLEX and (
+                n.target in table or of_parts(n.target))}
             if not missing:
                 break
             program = program.run_decompositions({target: table[target] for target in missing if target in table})
@@ -299,11 +314,20 @@ def same(name, got, value):
         for one, v in zip(got, value):
             same(name, one, v) if one is not None else None  # a None that is read is refused where it is read
     elif isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return is_of(got, value) or refuse(f"aten.{name} of complex numbers in this dtype")
         theirs = f"{dtype_of(value.dtype)}{list(value.shape)}"
         if not isinstance(got, Value):
             raise Unsupported(f"this result of aten.{name}")
         if f"{got.dtype}{got.shape}" != theirs:
             raise Unsupported(f"aten.{name} gives {theirs} in PyTorch, and {got.dtype}{got.shape} in fusebox's ops")
+
+
+def hangs_on_values(value):
+    """Is it a number, or of a size, that nobody knows before the values?"""
+    if isinstance(value, (list, tuple)):
+        return any(map(hangs_on_values, value))
+    return any(type(n) is not int for n in value.shape) if hasattr(value, "shape") else type(value).__name__.startswith("Sym")
 
 
 def gradient_name(parameter):
@@ -317,6 +341,7 @@ class Importer:
         self.g, self.failed, self.title, self.lines, self.examples = Graph(title, folder), [], title, lines, examples
         self.g.unroll = unroll
         self.program, self.known, self.refused = program, Known(self.g), set()
+        self.g.keep_names(examples)
 
     def where(self, node):
         """The user's line and the module, as far as they are known."""
@@ -341,7 +366,7 @@ class Importer:
         state = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
         modules, own = name.rsplit(".", 1) if "." in name else ("", name)
         self.g.enter(modules)
-        return self.g.tensor(own, state[name])
+        return of_tensor(self.g, own, state[name])
 
     def keep(self, spec, value):
         """A buffer that the module changes is a parameter that gets its new value at the end: the next call sees it."""
@@ -366,7 +391,8 @@ class Importer:
                 self.keep(spec, v)
                 continue
             if not isinstance(v, Value):
-                raise Unsupported(f"it gives {v}, which is no tensor")
+                raise Unsupported("it gives a complex tensor: let it give torch.view_as_real of that" if any_in(v) else
+                                  f"it gives {v}, which is no tensor")
             n = len(self.g.outputs)
             gradient = spec.kind.name == "GRADIENT_TO_PARAMETER"
             self.g.outputs.append({"name": gradient_name(spec.target) if gradient else f"out{n + 1}" if n else "out", "node": v.id})
@@ -377,9 +403,12 @@ class Importer:
         import torch
         value = node.meta.get("val")
         behind = node.op == "call_function" and self.refused.intersection(node.all_input_nodes)
-        if behind and not isinstance(value, (torch.Tensor, list, tuple)):
+        if behind and (hangs_on_values(value) or not isinstance(value, (torch.Tensor, list, tuple))):
             self.refused.add(node)  # a size that hangs on what was refused
             self.known[node] = None
+        elif node.op == "call_function" and hangs_on_values(value) and called(node) not in NOTHING:
+            what = "the size of its result" if isinstance(value, (torch.Tensor, list, tuple)) else "the number that it gives"
+            raise Unsupported(f"{OF_VALUES.get(called(node), 'aten.' + called(node))}: {what} hangs on values")
         elif node.op == "placeholder":
             self.known[node] = self.source(node) if node.users else None
         elif node.op == "get_attr":
@@ -408,6 +437,8 @@ class Importer:
 
 # Calls that give nothing a value depends on, and calls of which some operands are taken as they are where they are constants.
 NOTHING = ("sym_size", "sym_numel", "_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
+OF_VALUES = {"index": "an index that is a mask", "_local_scalar_dense": "a number taken out of a tensor", "item": "a number taken out of a tensor"}
+UNTRACED = ("GuardOnDataDependentSymNode", "DynamicOutputShapeException", "DataDependentOutputException")
 AS_IT_IS = {"index": (1,), "_unsafe_index": (1,), "embedding_bag": (2,)}
 # Calls that a library adds to PyTorch's own, as their names begin; torch_layers.py has them.
 OF_OTHERS = ("transformers.grouped_mm_fallback.",)
@@ -415,12 +446,6 @@ RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 DRAWS = "aten.{} draws numbers that nobody can draw again: give them as an input"
 REFUSED = {"cond": "torch.cond, of which fusebox would have to choose one side before it runs",
            "while_loop": "a loop whose length its values decide"}
-
-
-def tensors_in(x):
-    if isinstance(x, list):
-        return [v for one in x for v in tensors_in(one)]
-    return [x] if isinstance(x, Value) else []
 
 
 def convert_call(g, node, known):
@@ -431,6 +456,9 @@ def convert_call(g, node, known):
         part = operands(node.args[0], known)[node.args[1]]
         return part if part is not None else refuse(f"result {node.args[1]} of aten.{called(node.args[0])}")
     inplace, fn = name.endswith("_") and not name.startswith("_"), CALLS.get(name)
+    of_complex = any_in([known.get(n) for n in node.all_input_nodes]) or getattr(node.meta.get("val"), "is_complex", bool)()
+    if of_complex or name in ("view_as_real", "view_as_complex"):
+        fn = COMPLEX.get(name) or fn and refuse(f"aten.{name} of complex numbers")
     overload = str(node.target).rpartition(".")[2]
     if name in REFUSED or not str(node.target).startswith(("aten.", *OF_OTHERS)):
         raise Unsupported(REFUSED.get(name, f"{name} is not known to fusebox"))
@@ -450,7 +478,7 @@ def convert_call(g, node, known):
     by_place, by_word = bound(fn, node, args, known)
     if name in RECURRENT:  # many calls, whatever PyTorch's library makes of them
         return fn(g, *by_place, **by_word)
-    return g.call("aten_" + name.lstrip("_"), tensors_in([by_place, list(by_word.values())]), lambda: fn(g, *by_place, **by_word))
+    return g.call("aten_" + name.lstrip("_"), values_in([by_place, list(by_word.values())]), lambda: fn(g, *by_place, **by_word))
 
 
 def convert(program, examples, lines, title, folder, unroll, report):
@@ -470,11 +498,16 @@ def load(what):
     spec = importlib.util.spec_from_file_location("model", path)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    spec.loader.exec_module(module)
-    make = getattr(module, function or "make", None)
-    if not callable(make):
-        sys.exit(f"{ME}: {path}: it has no function {function or 'make'}")
-    made = make()
+    try:
+        spec.loader.exec_module(module)
+        make = getattr(module, function or "make", None)
+        if not callable(make):
+            sys.exit(f"{ME}: {path}: it has no function {function or 'make'}")
+        made = make()
+    except Exception as why:  # the file's own
+        line = next((text for text in str(why).splitlines() if text.strip()), "")
+        place = f"{path}:{why.lineno}" if isinstance(why, SyntaxError) and why.filename and os.path.samefile(why.filename, path) else raised_at(why) or path
+        sys.exit(f"{ME}: {place}: {type(why).__name__}: {line.strip()}")
     net, inputs, words = (*made, {})[:3] if isinstance(made, tuple) and len(made) in (2, 3) else (made, None, {})
     if inputs is None or not isinstance(net, nn.Module) or not isinstance(words, dict):
         sys.exit(f"{ME}: {what}: it must give a module and a tuple of example inputs, and may give a dict of more by keyword")
@@ -503,7 +536,8 @@ def main():
             program, examples, lines = exported(net, inputs, words, o.train)
     except Exception as why:  # whatever torch.export or the module itself raises: its first line says what
         line = next((text for text in str(why).splitlines() if text.strip()), "")
-        sys.exit(f"{ME}: {raised_at(why) or o.model}: torch.export does not trace it: {type(why).__name__}: {line.strip()}")
+        what = "what is done, or a size, hangs on a tensor's values: " if type(why).__name__ in UNTRACED else ""
+        sys.exit(f"{ME}: {raised_at(why) or o.model}: torch.export does not trace it: {what}{type(why).__name__}: {line.strip()}")
     logging.disable(logging.NOTSET)
     sys.stderr.write(said.getvalue())
     g = convert(program, examples, lines, type(net).__name__, folder, o.unroll, lambda line: print(f"{ME}: {line}", file=sys.stderr))

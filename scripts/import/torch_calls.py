@@ -3,7 +3,7 @@
 Arguments come by the schema of the call: those that a function takes by keyword under the schema's name, the others in the
 schema's order. A default is passed like any other value; an argument that a function does not take must be at its default,
 or the call is refused. What a call gives is compared with PyTorch's shape and dtype. Layers are in torch_layers.py, sorts
-and what is put at places in torch_order.py, pictures in torch_pictures.py.
+and what is put at places in torch_order.py, pictures in torch_pictures.py, complex numbers in torch_complex.py.
 """
 import math
 import string
@@ -74,6 +74,16 @@ def _cosh(g, x):
     return g.binary("mul", g.binary("add", g.unary("exp", x), g.unary("exp", g.unary("neg", x))), 0.5)
 
 
+@call("hypot")
+def _hypot(g, a, b):
+    a, b = (g.unary("abs", g.value(v, floating(promoted(a, b)))) for v in (a, b))
+    most, least = g.binary("maximum", a, b), g.binary("minimum", a, b)
+    share = g.where(g.binary("eq", most, 0, "bool"), 0, g.binary("div", least, most), most.dtype)
+    y = g.binary("mul", most, g.unary("sqrt", g.binary("add", g.binary("mul", share, share), 1)))
+    return g.where(g.binary("eq", most, math.inf, "bool"), most, y, most.dtype)
+
+
+CALLS["erfc"] = lambda g, x: g.binary("sub", 1, g.unary("erf", in_floats(g, x)))
 CALLS["sinh"] = lambda g, x: g.binary("mul", g.unary("tanh", in_floats(g, x)), _cosh(g, x))
 
 
@@ -513,6 +523,23 @@ def _diagonal(g, x, offset=0, dim1=0, dim2=1):
     return g.slice(x, len(lead), start, start + (n - 1) * (columns + 1) + 1 if n else start, columns + 1)
 
 
+@call("diagonal_scatter")
+def _diagonal_scatter(g, x, part, offset=0, dim1=0, dim2=1):
+    """Where column - row is `offset`, the part's element at the row, or at the column where that is less."""
+    rank = len(x.shape)
+    dim1, dim2 = dim1 % rank, dim2 % rank
+    axes = [d for d in range(rank) if d not in (dim1, dim2)] + [dim1, dim2]
+    laid = g.permute(x, axes)
+    rows, columns = laid.shape[-2:]
+    down = offset < 0  # the diagonal begins below: its elements go by columns
+    n, behind = part.shape[-1], (columns if down else rows) - part.shape[-1]
+    part = g.pad(g.cast(part, x.dtype), [0, behind]) if behind else part
+    part = g.view(part, part.shape[:-1] + ([1, columns] if down else [rows, 1]))
+    off = g.binary("sub", _arange(g, end=columns), g.view(_arange(g, end=rows), [rows, 1]))
+    y = g.where(g.binary("eq", off, offset, "bool"), part, laid, x.dtype) if n else laid
+    return g.permute(y, [axes.index(d) for d in range(rank)])
+
+
 @call("meshgrid")
 def _meshgrid(g, parts, indexing="ij"):
     sizes = [math.prod(p.shape) for p in parts]
@@ -646,19 +673,6 @@ def _one_hot(g, x, classes=-1):
     if classes < 0:
         raise Unsupported("one_hot without the number of classes")
     return g.cast(g.binary("eq", g.view(x, x.shape + [1]), _arange(g, end=classes), "bool"), "i64")
-
-
-@call("embedding_bag")
-def _embedding_bag(g, table, index, offsets, scale_by_freq=False, mode=0, sparse=False, weights=None, last=False, padding=-1):
-    """Bags of one size: as nn.EmbeddingBag has them for an index of two dimensions. (No other offsets are constants.)"""
-    sizes = {b - a for a, b in zip(offsets, offsets[1:] + [index.shape[0]])} if isinstance(offsets, list) else set()
-    if len(sizes) != 1 or last or padding not in (None, -1):
-        raise Unsupported("bags of unlike sizes")
-    bags = [len(offsets), sizes.pop()]
-    rows = g.add("embedding", [table, g.view(index, bags)], bags + table.shape[1:], table.dtype)
-    if weights is not None:
-        rows = g.binary("mul", rows, g.view(weights, bags + [1]))
-    return [g.reduce(("sum", "mean", "amax")[mode], rows, 1, False), None, None, None]
 
 
 @call("einsum")

@@ -131,6 +131,23 @@ def floating(dtype):
     return dtype if dtype in FLOATS else dtype_of(torch.get_default_dtype())
 
 
+class Complex:
+    """A tensor of complex numbers: its real and its imaginary part."""
+
+    def __init__(self, re, im):
+        self.re, self.im, self.shape, self.dtype = re, im, re.shape, re.dtype
+
+    def __repr__(self):
+        return "a complex tensor"
+
+
+def values_in(x):
+    """The Values in arguments or results, both of a complex one."""
+    if isinstance(x, (list, tuple)):
+        return [v for one in x for v in values_in(one)]
+    return values_in([x.re, x.im]) if isinstance(x, Complex) else [x] if isinstance(x, Value) else []
+
+
 def word(text, otherwise="x"):
     """A name that fusebox takes: [A-Za-z_][A-Za-z0-9_]{0,63}."""
     text = RESERVED.sub("_", text) or otherwise
@@ -159,8 +176,9 @@ class Graph:
     def __init__(self, title, folder):
         self.folder = folder  # of weights; None where they are drawn
         self.title, self.nodes, self.scopes, self.outputs = title, [], [], []
-        self.scope, self.names, self.taken, self.modules = -1, set(), [], {}  # taken: the names in order
+        self.scope, self.names, self.kept, self.taken, self.modules = -1, set(), set(), [], {}  # taken: the names in order
         self.regions, self.region, self.unroll = [{"id": 0}], 0, 0
+        self.infinite = {}  # sources that hold -inf → is there a row of nothing else
         self.files = {}  # name → tensor and dtype: weights that are written once the whole graph is there
 
     # -- scopes
@@ -178,6 +196,11 @@ class Graph:
         self.taken.append(out)
         return out
 
+    def keep_names(self, names):
+        """Names that inputs will have: a submodule of the same name gets another."""
+        self.kept = {word(name) for name in names}
+        self.names |= self.kept
+
     def module(self, parent, name, index):
         key = (parent, name, index)
         if key not in self.modules:
@@ -188,6 +211,7 @@ class Graph:
                 s["index"] = index
             whole = self.path(parent) + name + (f"[{index}]" if index is not None else "")
             s["path"] = self.unique(whole)
+            s["name"] = s["path"].rpartition(".")[2].partition("[")[0]
             self.scopes.append(s)
             self.modules[key] = s["id"]
         return self.modules[key]
@@ -211,7 +235,7 @@ class Graph:
         before, self.scope, first = self.scope, s["id"], len(self.nodes)
         out = make()
         self.scope = before
-        s["results"] = [v.id for v in (out if isinstance(out, list) else [out]) if isinstance(v, Value) and v.id >= first]
+        s["results"] = [v.id for v in values_in(out) if v.id >= first]
         return out
 
     def call(self, kind, args, make):
@@ -237,7 +261,11 @@ class Graph:
             raise Unsupported(f"{len(shape)} dimensions are more than the {MOST_DIMENSIONS} there may be")
         if len(self.nodes) >= MOST_NODES:
             raise Unsupported(f"a graph has at most {MOST_NODES} nodes")
-        path = self.unique(self.path(self.scope) + word(name or op))
+        path = word(name or op)
+        if op == "input" and path in self.kept:
+            self.kept.remove(path)
+        else:
+            path = self.unique(self.path(self.scope) + path)
         node = {"id": len(self.nodes), "op": op, "args": [a.id for a in args], "name": path, "dtype": dtype, "shape": list(shape),
                 "region": self.region}
         if self.scope >= 0:
@@ -395,6 +423,12 @@ class Graph:
         value = bool(value) if x.dtype == "bool" else int(value or 0) if x.dtype in INTEGERS else value or 0
         return self.add("pad", [x], shape, x.dtype, before=before, after=after, value=number(value))
 
+    def noted(self, tensor, value, own=True):
+        """The source, and whether it hides rows as a mask; `own`: its values stay."""
+        if tensor.is_floating_point() and bool((tensor == -math.inf).any()):
+            self.infinite[value.id] = not own or not tensor.dim() or bool((tensor == -math.inf).all(-1).any())
+        return value
+
     def tensor(self, name, tensor):
         """A parameter, from a file whose name is that of its content; or drawn as it is spread where there is no folder."""
         import torch
@@ -418,7 +452,7 @@ class Graph:
             spread = float(wide.std(correction=0)) if len(wide) > 1 else 0.0
             data = {"dist": "normal", "value": float(wide.mean()), "high": spread} if spread else \
                 {"dist": "constant", "value": number(wide.mean())}
-        return self.add("param", [], tensor.shape, dtype, name, **data)
+        return self.noted(tensor, self.add("param", [], tensor.shape, dtype, name, **data))
 
     def file(self, tensor, dtype):
         """The name of a weight's file; it is written when the graph is done."""

@@ -6,7 +6,7 @@ import functools
 import math
 
 from torch_calls import CALLS, _arange, _chunk, _clamp, call, stuffed
-from torch_graph import FLOATS, Unsupported, dtype_of, number, refuse
+from torch_graph import FLOATS, Unsupported, broadcast, dtype_of, number, refuse
 
 
 @call("linear")
@@ -48,8 +48,17 @@ def _grouped_mm(g, x, w, offs=None, bias=None, out_dtype=None):
 def _addmm(g, b, x, w, beta=1, alpha=1):
     if beta != 1 or alpha != 1 or len(x.shape) != 2:
         product = g.binary("mul", g.matmul(x, w), alpha) if alpha != 1 else g.matmul(x, w)
-        return g.binary("add", g.binary("mul", b, beta) if beta != 1 else b, product)
+        return g.binary("add", g.binary("mul", b, beta) if beta != 1 else b, product) if beta else g.expand(product, broadcast(
+            b.shape, product.shape))  # b, where it counts for nothing, may be nan
     return g.op("addmm", [b, x, w], {}, lambda: g.binary("add", g.matmul(x, w), b))
+
+
+@call("addmv", "addbmm")
+def _addmv(g, b, x, w, beta=1, alpha=1):
+    y = g.matmul(x, w)
+    y = g.reduce("sum", y, 0, False) if len(y.shape) == 3 else y
+    y = g.binary("mul", y, alpha) if alpha != 1 else y
+    return g.binary("add", g.binary("mul", b, beta) if beta != 1 else b, y) if beta else y
 
 
 @call("layer_norm")
@@ -264,6 +273,19 @@ def _rms_norm(g, x, size, w=None, eps=None):
     return g.op("rms_norm", [x, w], {"normalized_shape": list(size), "eps": eps}, make)
 
 
+def may_hide_all(g, mask):
+    """May a row of this mask, which is added, be -inf all along? Of inputs the example tells, of weights they themselves."""
+    todo, seen, shown = [(mask.id, True)], set(), ("view", "expand", "cast")
+    while todo:
+        at, as_it_is = todo.pop()
+        node = g.nodes[at]
+        if at in g.infinite and (not as_it_is or g.infinite[at]) or node["op"] == "const" and node["value"] == "-inf":
+            return True
+        seen.add(at)
+        todo += [(a, as_it_is and node["op"] in shown) for a in node["args"] if a not in seen]
+    return False
+
+
 @call("scaled_dot_product_attention")
 def _attention(g, q, k, v, mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
     if dropout_p:
@@ -274,16 +296,19 @@ def _attention(g, q, k, v, mask=None, dropout_p=0.0, is_causal=False, *, scale=N
     if is_causal:
         rows = g.view(_arange(g, end=q.shape[-2]), [q.shape[-2], 1])
         mask = g.binary("ge", rows, _arange(g, end=k.shape[-2]), "bool")
-    seen = mask if mask is not None and mask.dtype == "bool" and not is_causal else None
+    added = mask is not None and mask.dtype != "bool"
+    hides = mask is not None and not is_causal and (not added or may_hide_all(g, mask))
     def make():
         scores = g.binary("mul", g.matmul(q, g.swap(k, len(k.shape) - 1, len(k.shape) - 2)), scale)
-        if mask is not None:
-            scores = g.where(mask, scores, -1e30) if mask.dtype == "bool" else g.binary("add", scores, mask)
+        seen = g.binary("ne", mask, -math.inf, "bool") if added and hides else mask
+        scores = g.binary("add", scores, mask) if added else scores
+        if mask is not None and (hides or not added):
+            scores = g.where(seen, scores, -1e30)
         e = g.unary("exp", g.binary("sub", scores, g.reduce("amax", scores, -1, True)))
-        e = g.where(seen, e, 0, e.dtype) if seen is not None else e
+        e = g.where(seen, e, 0, e.dtype) if hides else e
         total = g.reduce("sum", e, -1, True)
         # A query that may see nothing gets zeros, as in PyTorch. Where it sees something, the largest adds exp(0) to the sum.
-        total = g.binary("maximum", total, 1) if seen is not None else total
+        total = g.binary("maximum", total, 1) if hides else total
         return g.matmul(g.binary("div", e, total), v)
     return g.op("scaled_dot_product_attention", [q, k, v, mask], {"scale": scale}, make)
 

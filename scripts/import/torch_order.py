@@ -6,6 +6,7 @@ order, as PyTorch's stable sort has it; of equals, topk takes the first.
 """
 import math
 
+import torch
 from torch_calls import CALLS, _arange, call, from_end, places
 from torch_graph import FLOATS, Unsupported, Value, broadcast
 
@@ -120,6 +121,56 @@ def _logcumsumexp(g, x, dim):
         both = g.binary("add", high, g.unary("log1p", g.unary("exp", less)))
         x, by = g.where(CALLS["isinf"](g, high), high, both), by * 2
     return x
+
+
+# ---- bags
+
+
+def even_bags(g, rows, bags, mode):
+    return g.reduce(("sum", "mean", "amax")[mode], g.view(rows, bags + rows.shape[1:]), 1, False)
+
+
+@call("embedding_bag")
+def _embedding_bag(g, table, index, offsets, scale_by_freq=False, mode=0, sparse=False, weights=None, last=False, padding=-1):
+    """Sums or means of rows, of those from each offset to the next. Bags of one size, as an index of two dimensions has them,
+    are a dimension; others are summed at the place of their bag, which is how many offsets lie up to an element."""
+    padding = None if padding is None or padding < 0 else padding
+    n, rows = index.shape[0], g.add("embedding", [table, index], index.shape + table.shape[1:], table.dtype)
+    rows = g.binary("mul", rows, g.view(weights, [n, 1])) if weights is not None else rows
+    known = isinstance(offsets, list) and offsets + ([] if last else [n])
+    sizes = {b - a for a, b in zip(known, known[1:])} if known else set()
+    if len(sizes) == 1 and padding is None:
+        return [even_bags(g, g.slice(rows, 0, 0, known[-1]), [len(known) - 1, sizes.pop()], mode), None, None, None]
+    if mode == 2:
+        raise Unsupported("the largest of bags of unlike sizes")
+    offsets = g.tensor("offsets", torch.tensor(offsets)) if isinstance(offsets, list) else offsets
+    bags = offsets.shape[0] - bool(last)
+    bag = g.binary("sub", counted_below(g, g.view(_arange(g, end=n), [n, 1]), offsets, True, False), 1)
+    bag = g.where(g.binary("lt", bag, bags, "bool"), bag, -1) if last else bag  # it goes nowhere
+    bag = g.where(g.binary("eq", index, padding, "bool"), -1, bag) if padding is not None else bag
+    y = g.add("index_add", [rows, bag], [bags] + table.shape[1:], table.dtype, start=bags)
+    if mode == 1:
+        count = g.add("index_add", [g.expand(g.const(1, table.dtype), [n]), bag], [bags], table.dtype, start=bags)
+        y = g.binary("div", y, g.view(g.binary("maximum", count, 1), [bags, 1]))
+    return [y, None, None, None]
+
+
+@call("multilabel_margin_loss")
+def _multilabel_margin_loss(g, x, target, reduction=1):
+    """Each label of a row, up to the first -1, against all that are none. (What PyTorch takes this call apart into counts what
+    stands behind the -1, too.)"""
+    lead, classes = x.shape[:-1], x.shape[-1]
+    at = _arange(g, end=classes)
+    ended = g.unary("cumsum", g.cast(g.binary("lt", target, 0, "bool"), "i64"), dim=len(lead))
+    labels = g.where(g.binary("eq", ended, 0, "bool"), target, -1)
+    own = g.binary("eq", g.view(labels, lead + [classes, 1]), at, "bool")  # [label, class]
+    none = g.unary("logical_not", CALLS["any"](g, own, dim=len(lead)))
+    of_label = CALLS["gather"](g, x, len(lead), g.binary("maximum", labels, 0))
+    off = g.binary("add", g.binary("sub", 1, g.view(of_label, lead + [classes, 1])), g.view(x, lead + [1, classes]))
+    counts = g.binary("logical_and", g.view(g.binary("ge", labels, 0, "bool"), lead + [classes, 1]), g.view(none, lead + [1, classes]))
+    off = g.where(counts, g.binary("maximum", off, 0), 0, x.dtype)
+    y = g.binary("mul", g.reduce("sum", off, [-1, -2], False), 1 / classes)
+    return y if reduction == 0 or not lead else g.reduce("mean" if reduction == 1 else "sum", y, None, False)
 
 
 # ---- searches and counts

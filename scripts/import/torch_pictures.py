@@ -4,10 +4,12 @@ scripts/import/from_torch.py: rows of the table in torch_calls.py.
 Where an element of the result lies in the picture is a fraction, which is computed in whole numbers: no rounding decides.
 """
 import fractions
+import itertools
 import math
 
+import torch
 from torch_calls import CALLS, _arange, _clamp, call, places, stuffed
-from torch_graph import Unsupported, Value
+from torch_graph import NAMES, Unsupported, Value
 from torch_layers import _max_pool, each, lowest, pool_sizes, windows_of
 from torch_order import put
 
@@ -104,11 +106,101 @@ def _bicubic(g, x, align_corners, *, output_size=None, scale_factors=None, scale
     return x
 
 
+def antialiased(op):
+    """Each dimension is a product with PyTorch's own shares: what it makes of the rows of a unit matrix."""
+    def fn(g, x, align_corners, *, output_size=None, scale_factors=None, scales_h=None, scales_w=None):
+        sizes, scales = sizes_of(x, output_size, scale_factors, (scales_h, scales_w))
+        for d, (out, scale) in enumerate(zip(sizes, scales), 2):
+            n = x.shape[d]
+            if out == n and (not scale or scale == 1):
+                continue
+            unit = torch.eye(n, dtype=torch.float64).view(1, 1, n, n)
+            shares = getattr(torch.ops.aten, op).default(unit, [out, n], align_corners, scale, None)[0, 0]
+            shares = g.tensor("shares", shares.to(getattr(torch, NAMES[x.dtype])))
+            x = g.matmul(shares, x) if d == 2 else g.matmul(x, g.swap(shares, 0, 1))
+        return x
+    return fn
+
+
+for _name in ("bilinear", "bicubic"):
+    CALLS[f"_upsample_{_name}2d_aa"] = antialiased(f"_upsample_{_name}2d_aa")
 for _k in (1, 2, 3):
     CALLS[f"upsample_nearest{_k}d"] = nearest(False)
     CALLS[f"_upsample_nearest_exact{_k}d"] = nearest(True)
 for _name in ("linear1d", "bilinear2d", "trilinear3d"):
     CALLS["upsample_" + _name] = linear
+
+
+# ---- read at places that a grid names
+
+
+def in_picture(g, at, n, align, padding):
+    """Where coordinates lie that go from -1 to 1 over n elements; beyond the ends as `padding` says: 1 at them, 2 mirrored."""
+    at = g.binary("mul", g.binary("add", at, 1), (n - 1) / 2 if align else n / 2)
+    at = at if align else g.binary("sub", at, 0.5)
+    return folded(g, at, n, align, padding)
+
+
+def folded(g, at, n, align, padding):
+    if padding == 2:
+        low, span = (0, n - 1) if align else (-0.5, n)
+        if span == 0:
+            return g.binary("mul", at, 0)
+        at = g.unary("abs", g.binary("sub", at, low) if low else at)
+        turns = g.unary("floor", g.binary("div", at, span))
+        rest = g.binary("sub", at, g.binary("mul", turns, span))
+        back = g.binary("ne", g.binary("remainder", turns, 2), 0, "bool")
+        at = g.where(back, g.binary("sub", span, rest), rest, at.dtype)
+        at = g.binary("add", at, low) if low else at
+    return _clamp(g, at, 0, n - 1) if padding else at
+
+
+def read_at(g, x, places_of):
+    """x [N, C, sizes…] at whole coordinates, a tensor [N, …] for each dimension; zeros beyond its ends: [N, C, …]."""
+    n, channels, sizes = x.shape[0], x.shape[1], x.shape[2:]
+    shape = places_of[0].shape
+    flat, inside = g.view(_arange(g, end=n), [n] + [1] * (len(shape) - 1)), None
+    for at, size in zip(places_of, sizes):
+        here = g.binary("logical_and", g.binary("ge", at, 0, "bool"), g.binary("le", at, size - 1, "bool"))
+        inside = here if inside is None else g.binary("logical_and", inside, here)
+        flat = g.binary("add", g.binary("mul", flat, size), g.cast(_clamp(g, at, 0, size - 1), "i64"))
+    table = g.permute(x, [0] + list(range(2, len(x.shape))) + [1])
+    table = g.view(table, [n * math.prod(sizes), channels])
+    got = g.add("embedding", [table, flat], shape + [channels], x.dtype)
+    got = g.where(g.view(inside, shape + [1]), got, 0, x.dtype)
+    return g.permute(got, [0, len(shape)] + list(range(1, len(shape))))
+
+
+def summed(g, parts):
+    y = parts[0]
+    for part in parts[1:]:
+        y = g.binary("add", y, part)
+    return y
+
+
+@call("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def _grid_sampler(g, x, grid, mode, padding, align):
+    """Between the two elements on each side (mode 0), the nearest (1), or four a dimension (2)."""
+    sizes, k = x.shape[2:], len(x.shape) - 2
+    at = [g.select(grid, -1, k - 1 - d) for d in range(k)]  # a grid's last dimension has the last coordinate first
+    at = [in_picture(g, v, n, align, padding if mode != 2 else 0) for v, n in zip(at, sizes)]
+    if mode == 1:
+        return read_at(g, x, [g.unary("round", v) for v in at])
+    low = [g.unary("floor", v) for v in at]
+    shares = []  # of each dimension: offset → its part in the result
+    for v, first in zip(at, low):
+        t = g.binary("sub", v, first)
+        shares.append(dict(zip(range(-1, 3), cubic_shares(g, t))) if mode == 2 else {0: g.binary("sub", 1, t), 1: t})
+    parts = []
+    for corner in itertools.product(*shares):
+        places_of = [g.binary("add", first, by) if by else first for first, by in zip(low, corner)]
+        if mode == 2:
+            places_of = [folded(g, v, n, align, padding) for v, n in zip(places_of, sizes)]
+        share = shares[0][corner[0]]
+        for d in range(1, k):
+            share = g.binary("mul", share, shares[d][corner[d]])
+        parts.append(g.binary("mul", read_at(g, x, places_of), g.view(share, share.shape[:1] + [1] + share.shape[1:])))
+    return summed(g, parts)
 
 
 # ---- windows

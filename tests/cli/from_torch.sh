@@ -46,7 +46,13 @@ def chooses():
 
 def odd():
     return Odd(), (torch.randn(4),)
+
+
+def fails():
+    return Both(3), ()
 PY
+echo 'import nowhere' >unfit.py
+echo 'def make(' >unread.py
 import() {
     FUSEBOX_PYTHON=$python timeout 300 "$FUSEBOX" import "$@" >out 2>err </dev/null
     status=$?
@@ -67,11 +73,17 @@ status=0
 [ ! -e odd.json ] && [ ! -e odd.weights ] || status=1
 is "and nothing is left behind" 0
 import model.py:chooses
-is "what hangs on a value is told in a line, with the user's own" 1 err1 '^fusebox: model.py:22: torch.export does not trace it'
+is "what hangs on a value is told in a line, with the user's own" 1 err1 '^fusebox: model.py:22: torch.export does not trace it: what is done, or a size, hangs on'
 import model.py:nothing
 is "a function that is not there is told in a line" 1 err1 '^fusebox: model.py: it has no function nothing'
 import nothing.py:make
 is "so is a file" 1 err1 '^fusebox: nothing.py: there is no such file'
+import model.py:fails
+is "what the function raises is told with its line" 1 err1 '^fusebox: model.py:[0-9]+: TypeError: '
+import unfit.py
+is "and what the file does" 1 err1 "^fusebox: unfit.py:1: ModuleNotFoundError: No module named 'nowhere'"
+import unread.py
+is "and that it is no Python" 1 err1 '^fusebox: unread.py:1: SyntaxError: '
 
 # Each against PyTorch's own answer, in double.
 models=$srcdir/tests/cli/torch_models.py
@@ -114,7 +126,7 @@ is "without a loss there are no gradients" 1 err 'with --train the first result 
 
 # Single calls, many in a module: value, shape and dtype of each.
 cases=$srcdir/tests/cli/torch_cases.py
-for made in in_place promotion reductions shapes pools convolutions norms activations layers sorts places pictures; do
+for made in in_place promotion reductions shapes pools convolutions norms activations layers sorts places pictures grids odd; do
     import "$cases:$made" -o "$made.json"
     is "calls of $made are written" 0
     fb run "$made.json" max
@@ -131,7 +143,9 @@ is "all that is refused is told at once, with the user's line" 1 \
     err "${refused}int8 is no dtype" err "the input inputs_.*: uint8 is no dtype" err "${refused}torch.cond, of which" \
     err "${refused}result 1 of aten.adaptive_max_pool2d" err "${refused}an index that is a mask" \
     err "${refused}elements changed at places that a mask names" err "${refused}aten.randn draws numbers" \
-    err "${refused}scatter_reduce of amax" err "${refused}aten.round with decimals=2"
+    err "${refused}scatter_reduce of amax" err "${refused}aten.round with decimals=2" \
+    err "${refused}aten.where: the size of its result hangs on values" err "${refused}the largest of bags of unlike sizes" \
+    err "${refused}a number taken out of a tensor: the number that it gives hangs on values" err "${refused}aten.sin of complex numbers"
 is "so is a chain, with its submodules" 1 err "${refused}aten.fft_fft is not known to fusebox \(in modules_of.[0-9]+\)" \
     err "${refused}aten.lgamma is not known to fusebox \(in modules_of.[0-9]+.inner\)"
 import "$models:dlrm" -o drawn.json --weights drawn

@@ -334,6 +334,84 @@ PICTURES = [(f"{mode} {size}", lambda a, mode=mode, size=size: F.interpolate(a, 
 ]
 
 
+GRIDS = [(f"{mode}, {padding}, {'corners' if corners else 'middles'}",
+          lambda a, g, v, h, mode=mode, padding=padding, corners=corners: [F.grid_sample(a, g, mode, padding, corners)] + (
+              [F.grid_sample(v, h, mode, padding, corners)] if mode != "bicubic" else []),
+          x(2, 3, 4, 5), x(2, 3, 6, 2) * 1.7, x(2, 3, 4, 5, 3), x(2, 3, 2, 2, 3) * 1.7)
+         for mode in ("bilinear", "nearest", "bicubic") for padding in ("zeros", "border", "reflection") for corners in (True, False)] + [
+    ("turned", lambda t, a: F.grid_sample(a, F.affine_grid(t, a.shape, align_corners=False), align_corners=False), x(2, 2, 3), x(2, 3, 4, 5)),
+]
+
+
+class Turned(nn.Module):
+    """Rotary embeddings as a product of complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        angles = torch.outer(torch.arange(6), torch.arange(4) / 10.0)
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+
+    def forward(self, q, at):
+        y = torch.view_as_complex(q.float().reshape(*q.shape[:-1], -1, 2))
+        return torch.view_as_real(y * self.turns[at][None, :, None]).flatten(3).type_as(q)
+
+
+class Masked(nn.Module):
+    """Submodules by the names of inputs; a mask made in the call, one of padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+        self.mask = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+
+    def forward(self, a, mask):
+        causal = self.a.generate_square_subsequent_mask(a.shape[1])
+        return self.mask(self.a(a, a, tgt_mask=causal), a, causal, memory_key_padding_mask=mask, tgt_is_causal=True)
+
+
+class Bags(nn.Module):
+    def __init__(self, **words):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(7, 3, **words)
+
+    def forward(self, i, sizes, w=None):
+        at = sizes.cumsum(0) - sizes
+        return self.bag(i, F.pad(at, (0, 1), value=len(i)) if self.bag.include_last_offset else at, w)
+
+
+def of_complex(a, b):
+    z, w = torch.view_as_complex(a), torch.complex(b[..., 0], b[..., 1])
+    parts = (z.conj() * w / 2 - 1.5, (z / w)[1:].sum(0), torch.cat([z, w]).t(), z @ w.t(), 2j * z + a[..., 0], z.exp())
+    return (z.real, z.imag, (z + w).abs(), *map(torch.view_as_real, parts))
+
+
+def first_rows_see_nothing(q, k):
+    mask = torch.where(torch.arange(3)[:, None] > 0, 0.0, -torch.inf).to(q.dtype).expand(3, 5) + k[0, :, 0] * 0
+    return F.scaled_dot_product_attention(q, k, k, mask)
+
+
+ODD = [
+    ("bags from here to there", Bags(), n(7, low=0, high=7), torch.tensor([1, 0, 2, 1])),
+    ("the last ends", Bags(mode="sum", include_last_offset=True), n(7, low=0, high=7), torch.tensor([2, 0, 2]), x(7)),
+    ("bags with padding", Bags(mode="mean", padding_idx=2), n(6, low=1, high=4), torch.tensor([1, 2, 1])),
+    ("bags alike, with padding", nn.EmbeddingBag(7, 3, padding_idx=0), n(4, 3, low=0, high=2)),
+    ("queries that see nothing", first_rows_see_nothing, x(2, 3, 8), x(2, 5, 8)),
+    ("a transformer", Masked(), x(2, 5, 8), torch.arange(5) > torch.tensor([[3], [2]])),
+    ("made smaller", lambda a: [F.interpolate(a, size, mode=mode, antialias=True) for mode in ("bilinear", "bicubic") for size in ((3, 4), (3, 12))],
+     x(1, 2, 7, 9)),
+    ("turned", Turned(), x(2, 3, 4, 8), torch.tensor([1, 4, 5])),
+    ("complex", of_complex, x(3, 4, 2), x(3, 4, 2)),
+    ("a norm of old", nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 3))), x(2, 4)),
+    ("labels", lambda a, i: (F.multilabel_margin_loss(a, i), F.multilabel_margin_loss(a, i, reduction="none"), F.multilabel_margin_loss(a[0], i[0])),
+     x(2, 3), torch.tensor([[0, 2, -1], [1, -1, 0]])),
+    ("diagonals", lambda a, v: (torch.diagonal_scatter(a, v), torch.diagonal_scatter(a, v[:3], -1), a.diagonal_scatter(v[:1], 3, 1, 0)),
+     x(4, 5), x(4)),
+    ("sums of products", lambda a, v: (torch.addmv(v[0], a, v[1], beta=2, alpha=3), torch.addbmm(a, a[None], a[None]),
+                                       torch.addmm(v[0] / 0, a, a, beta=0)), x(3, 3), x(2, 3)),
+    ("far away", lambda a, v: (torch.hypot(a, v), torch.hypot(a * 0, v * 0), torch.erfc(a)), x(7), x(7)),
+]
+
+
 class Cond(nn.Module):
     def forward(self, a):
         return torch.cond(a.sum() > 0, lambda v: v + 1, lambda v: v - 1, (a,))
@@ -365,11 +443,15 @@ REFUSED = [
     ("drawn", lambda a: a + torch.randn(4), x(4)),
     ("the largest at places", lambda a, i, v: a.scatter_reduce(0, i, v, "amax"), x(4), n(2, low=0, high=4), x(2)),
     ("rounded", lambda a: a.round(decimals=2), x(4)),
+    ("where", lambda a: torch.where(a > 0)[0] + 1, x(4)),
+    ("taken out", lambda a: a * a.sum().item(), x(4)),
+    ("the largest of bags", Bags(mode="max"), n(7, low=0, high=7), torch.tensor([2, 1])),
+    ("an angle", lambda a: torch.view_as_complex(a).sin().real, x(4, 2)),
     ("two in a chain", Twice(), x(4)),
 ]
 GROUPS = {"in_place": IN_PLACE, "promotion": PROMOTION, "reductions": REDUCTIONS, "shapes": SHAPES, "pools": POOLS,
           "convolutions": CONVOLUTIONS, "norms": NORMS, "activations": ACTIVATIONS, "layers": LAYERS, "sorts": SORTS, "places": PLACES,
-          "pictures": PICTURES, "refused": REFUSED}
+          "pictures": PICTURES, "grids": GRIDS, "odd": ODD, "refused": REFUSED}
 
 
 def group(name):
