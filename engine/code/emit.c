@@ -88,19 +88,12 @@ void fb_emit_remark(fb_emitter *e, const char *format, ...)
 
 /* ---- names ---- */
 
-/* Words that mean something in C or CUDA where a kernel stands, and what skeletons use themselves. */
+/* Words that mean something where a kernel stands, beside those of the language, and what skeletons use themselves. */
 static const char *const reserved[] = {
-    "args",     "alignas",  "asm",    "auto",    "bool",    "break",    "case",      "char",      "class",
-    "const",    "continue", "cos",    "default", "delete",  "do",       "double",    "else",      "enum",
-    "erf",      "exp",      "exp2",   "extern",  "fabs",    "false",    "first",     "float",     "floor",
-    "fmod",     "for",      "goto",   "half",    "if",      "inline",   "int",       "isnan",     "last",
-    "log",      "log2",     "long",   "main",    "max",     "member",   "min",       "namespace", "new",
-    "operator", "owner",    "pow",    "private", "public",  "register", "restrict",  "return",    "rint",
-    "round",    "short",    "signed", "sin",     "sizeof",  "sqrt",     "static",    "struct",    "switch",
-    "tanh",     "template", "this",   "true",    "typedef", "typeof",   "union",     "unsigned",  "void",
-    "volatile", "warp",     "while",  "ceil",    "abs",     "gelu",     "signbit",   "NAN",       "INFINITY",
-    "lanes",    "sums",     "at",     "lane",    "end",     "blockIdx", "threadIdx", "blockDim",  "gridDim",
-    "try",      "catch",    "throw",  "linux",   "unix",    "rsqrt",    "using",     "warpSize",
+    "args", "cos",  "erf",      "exp",       "exp2",     "fabs",    "first", "floor",    "fmod",  "half", "isnan",
+    "last", "log",  "log2",     "main",      "max",      "member",  "min",   "owner",    "pow",   "rint", "round",
+    "sin",  "sqrt", "tanh",     "warp",      "ceil",     "abs",     "gelu",  "signbit",  "lanes", "sums", "at",
+    "lane", "end",  "blockIdx", "threadIdx", "blockDim", "gridDim", "rsqrt", "warpSize",
 };
 
 /* The word itself, or with the suffix of libm's float functions: exp, expf. */
@@ -139,6 +132,7 @@ static bool is_taken(const fb_emitter *e, const char *name)
 {
     if (strncmp(name, "fb_", 3) == 0) return true;
     if (islower((unsigned char)name[0]) && name[1] == '0' && !name[2]) return true; /* starts of chunks */
+    if (fb_names_is_word(name)) return true;
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (is_word(name, reserved[i]) && !hides_only_libm(e, name)) return true;
     return fb_names_has(e->used, name) || strcmp(name, e->entry) == 0 || names_loop(e, name);
@@ -146,6 +140,8 @@ static bool is_taken(const fb_emitter *e, const char *name)
 
 const char *fb_emit_name(fb_emitter *e, const char *wish)
 {
+    while (strncmp(wish, "fb_", 3) == 0) wish += 3; /* ours, whatever number stands behind */
+    if (!*wish || isdigit((unsigned char)*wish)) wish = "x";
     const char *name = wish;
     for (int i = fb_names_number(e->used, wish); is_taken(e, name); i++) {
         name = fb_arena_printf(e->arena, "%s_%d", wish, i);

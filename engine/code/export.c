@@ -15,27 +15,15 @@ enum { LONGEST_NAME = 48 };
 
 /* ---- names ---- */
 
-/* Of C and C++, and what headers are used to define. */
+/* Of C and C++, words that some of their headers or compilers know, and targets of the Makefile. */
 static bool is_taken(const char *name)
 {
-    static const char *const words[] = {
-        "NULL",     "alignas",   "alignof",      "and",          "asm",      "assert",   "auto",    "bitand",
-        "bitor",    "bool",      "break",        "case",         "catch",    "char",     "class",   "compl",
-        "complex",  "const",     "continue",     "default",      "delete",   "do",       "double",  "else",
-        "enum",     "errno",     "explicit",     "export",       "extern",   "false",    "float",   "for",
-        "friend",   "goto",      "i386",         "if",           "inline",   "int",      "linux",   "long",
-        "main",     "mutable",   "namespace",    "new",          "noreturn", "not",      "nullptr", "operator",
-        "or",       "private",   "protected",    "public",       "register", "restrict", "return",  "short",
-        "signed",   "sizeof",    "static",       "stderr",       "stdin",    "stdout",   "struct",  "switch",
-        "template", "test",      "thread_local", "this",         "throw",    "true",     "try",     "typedef",
-        "typeid",   "typename",  "typeof",       "union",        "unix",     "unsigned", "using",   "virtual",
-        "void",     "volatile",  "wchar_t",      "while",        "xor",      "all",      "install", "clean",
-        "I",        "NAN",       "INFINITY",     "constexpr",    "concept",  "requires", "and_eq",  "or_eq",
-        "xor_eq",   "not_eq",    "decltype",     "noexcept",     "final",    "override", "import",  "module",
-        "co_await", "co_return", "co_yield",     "static_assert"};
+    static const char *const words[] = {"I",        "all",     "clean", "complex", "final",
+                                        "import",   "install", "main",  "module",  "noreturn",
+                                        "override", "stderr",  "stdin", "stdout",  "test"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i], name) == 0) return true;
-    return false;
+    return fb_names_is_word(name);
 }
 
 const char *fb_export_name(const char *wish, fb_arena *arena)

@@ -94,3 +94,26 @@ void fb_names_set_number(fb_name_set *s, const char *wish, int number)
     e->number = number;
     e->epoch = s->epoch;
 }
+
+/* Keywords, macros and types, each between two blanks. */
+static const char words_of_c[] =
+    " alignas alignof and and_eq asm assert auto bitand bitor bool break case catch char char16_t char32_t char8_t "
+    "class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue "
+    "decltype default delete do double dynamic_cast else enum errno explicit export extern false float for friend "
+    "goto i386 if inline int linux long mutable namespace new noexcept not not_eq nullptr operator or or_eq private "
+    "protected public register reinterpret_cast requires restrict return short signed sizeof static static_assert "
+    "static_cast struct switch template this thread_local throw true try typedef typeid typename typeof union unix "
+    "unsigned using virtual void volatile wchar_t while xor xor_eq NULL EOF NAN INFINITY HUGE_VAL HUGE_VALF M_E "
+    "M_PI M_PI_2 M_PI_4 M_1_PI M_2_PI M_2_SQRTPI M_SQRT2 M_SQRT1_2 M_LN2 M_LN10 M_LOG2E M_LOG10E FP_NAN FP_INFINITE "
+    "FP_ZERO FP_NORMAL FP_SUBNORMAL RAND_MAX SIZE_MAX EXIT_SUCCESS EXIT_FAILURE MATH_ERRNO BIG_ENDIAN BYTE_ORDER "
+    "LITTLE_ENDIAN PDP_ENDIAN WNOHANG INT32_MAX INT32_MIN INT64_MAX INT64_MIN int8_t int16_t int32_t int64_t uint8_t "
+    "uint16_t uint32_t uint64_t "
+    "size_t uintptr_t ";
+
+bool fb_names_is_word(const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = words_of_c; *at; at++)
+        if (at[0] == ' ' && strncmp(at + 1, name, n) == 0 && at[n + 1] == ' ') return n > 0;
+    return false;
+}

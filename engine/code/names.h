@@ -17,4 +17,7 @@ void fb_names_forget(fb_name_set *s, int count); /* all but the first `count` */
 int fb_names_number(const fb_name_set *s, const char *wish);
 void fb_names_set_number(fb_name_set *s, const char *wish, int number);
 
+/* Does C, C++ or a header that generated code includes give this name a meaning of its own? */
+bool fb_names_is_word(const char *name);
+
 #endif

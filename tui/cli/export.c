@@ -278,8 +278,8 @@ static bool add_program(export_command *e, fb_export_job *job, const char *below
     bool fine = (!job->target->grid || compile(e, job, err)) && make_example(e, job, &data, err);
     int n = fine ? fb_export_files(job, e->arena, &files, err) : 0;
     if (n) add_files(e, below, files, n);
-    if (n && data.n) {
-        fb_export_file f = {"test/data.bin", fb_arena_copy(e->arena, data.text, data.n), data.n};
+    if (n && job->test) { /* of tensors without elements the file is empty */
+        fb_export_file f = {"test/data.bin", data.n ? fb_arena_copy(e->arena, data.text, data.n) : "", data.n};
         add_files(e, below, &f, 1);
     }
     fb_str_free(&data);
