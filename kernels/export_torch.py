@@ -26,7 +26,10 @@ class _Tensor:
 
 
 class _Program:
-    """A library of the folder and the operator that runs it."""
+    """A library of the folder and the operator that runs it. PyTorch knows operators of so many arguments; more tensors are
+    in lists: those that are read, and those that are changed."""
+
+    MOST = 64
 
     def __init__(self, op, name, folder, tensors):
         self.name, self.qualified = name, f"{_NAME}_torch::{op}"
@@ -35,6 +38,8 @@ class _Program:
         self.made = [t for t in tensors if not t.given]
         self.forms = [(t.dtype, torch.Size(t.shape)) for t in self.given]
         self.written = any(t.written for t in tensors)
+        self.listed = len(self.given) > self.MOST
+        self.lists = [here for here in ([i for i, t in enumerate(self.given) if t.written == w] for w in (False, True)) if here]
         self.place = [(t.given, (self.given if t.given else self.made).index(t)) for t in tensors]
         self.idle = {}  # handles that nobody uses, of each stream
         self.captured = {}  # handles of CUDA graphs, by the stream that was captured
@@ -57,14 +62,33 @@ class _Program:
         self.c_explain.argtypes, self.c_explain.restype = [ctypes.c_int], ctypes.c_char_p
 
     def define(self, op):
-        takes = ", ".join(
-            f"Tensor(a{i}!) {t.name}" if t.written else f"Tensor {t.name}" for i, t in enumerate(self.given)
-        )
+        takes = [f"Tensor(a{i}!) {t.name}" if t.written else f"Tensor {t.name}" for i, t in enumerate(self.given)]
+        if self.listed:
+            takes = ["Tensor(a!)[] changed" if self.given[here[0]].written else "Tensor[] given" for here in self.lists]
+        takes = ", ".join(takes)
         gives = "Tensor" if len(self.made) == 1 else "(" + ", ".join(["Tensor"] * len(self.made)) + ")"
         _library.define(f"{op}({takes}) -> {gives}", tags=_tags)
         _library.impl(op, self.compute, "CompositeExplicitAutograd")
         torch.library.register_fake(self.qualified, self.pretend, lib=_library)
         self.op = getattr(getattr(torch.ops, _NAME + "_torch"), op).default
+
+    def arguments(self, given):
+        """Tensors in order as the operator takes them, or what else there is of each."""
+        return tuple([given[i] for i in here] for here in self.lists) if self.listed else tuple(given)
+
+    def ordered(self, arguments):
+        if not self.listed:
+            return arguments
+        given = [None] * len(self.given)
+        for here, parts in zip(self.lists, arguments):
+            for i, part in zip(here, parts):
+                given[i] = part
+        return given
+
+    def call(self, *given):
+        """What it makes, several or none."""
+        made = self.op(*self.arguments(given))
+        return (made,) if len(self.made) == 1 else made
 
     # ---- what is given
 
@@ -120,10 +144,11 @@ class _Program:
         made = [torch.empty(t.shape, dtype=t.dtype, device=device) for t in self.made]
         return made, made[0] if len(made) == 1 else tuple(made)
 
-    def pretend(self, *given):
-        return self.results(self.check(given))[1]
+    def pretend(self, *arguments):
+        return self.results(self.check(self.ordered(arguments)))[1]
 
-    def compute(self, *given):
+    def compute(self, *arguments):
+        given = self.ordered(arguments)
         device = _host if _DEVICE == "cpu" and self.fits(given) else self.check(given)
         made, results = self.results(device)
         self.launch(device, [given[i] if is_given else made[i] for is_given, i in self.place])
@@ -203,25 +228,23 @@ def _gradient(forward, backward, gives, takes):
         return torch.zeros(t.shape, dtype=t.dtype, device=next(g.device for g in gradients if g is not None))
 
     def setup_context(ctx, inputs, output):
+        inputs = forward.ordered(inputs)
         ctx.save_for_backward(*[inputs[i] for i in keeps])
 
     def back(ctx, *gradients):
-        kept = iter(ctx.saved_tensors)
-        arguments = []
+        kept, arguments = iter(ctx.saved_tensors), []
         for kind, t in gives:
             if kind == "value":
                 arguments.append(next(kept))
             else:
                 is_given, i = forward.place[t]  # what run() gives back itself has its gradient from PyTorch
                 arguments.append(zeros(forward.tensors[t], gradients) if is_given else gradients[i].contiguous())
-        results = backward.op(*arguments) if backward.made else ()
-        if len(backward.made) == 1:
-            results = (results,)
+        results = backward.call(*arguments) if backward.made else ()
         left = []
         for t in takes:
             is_given, i = (False, None) if t is None else backward.place[t]
             left.append(None if t is None else arguments[i] if is_given else results[i])
-        return tuple(left)
+        return forward.arguments(left)
 
     torch.library.register_autograd(forward.qualified, back, setup_context=setup_context, lib=_library)
 
@@ -236,9 +259,7 @@ def _finish(given):
             f"{_NAME}: it changes parameters in place and has no gradient: call it under torch.no_grad(), or with "
             "tensors that require none"
         )
-    made = _forward.op(*given)
-    if len(_forward.made) == 1:
-        made = (made,)
+    made = _forward.call(*given)
     results = []
     for t, shape in _OUTPUTS:
         is_given, i = _forward.place[t]

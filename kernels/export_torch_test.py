@@ -56,7 +56,6 @@ def check_values(call, program, values, expected, how):
     """One run: what it makes, and what it changes."""
     arguments, n = given(program, values), 0
     made = call(*arguments)
-    made = (made,) if torch.is_tensor(made) else made
     for t, is_expected, (is_given, i) in zip(program.tensors, expected, program.place):
         if is_expected is not None:
             n += compare(f"{t.name}, {how}", arguments[i] if is_given else made[i], is_expected)
@@ -70,14 +69,13 @@ def check_gradient(values):
     """What autograd finds through the operator is what the backward library was tested for."""
     forward, backward = exported._forward, exported._backward
     more, expected = read("backward", backward.tensors, CHECKED_BACKWARD)
-    n = check_values(backward.op, backward, more, expected, "the backward operator")
+    n = check_values(backward.call, backward, more, expected, "the backward operator")
     arguments = dict(zip((t.script for t in forward.given), given(forward, values)))
     arguments.update({t.script: v.clone() for t, v in zip(backward.tensors, more) if t.given and t.script in arguments})
     arguments = list(arguments.values())
     for a, t in zip(arguments, exported._TAKES):
         a.requires_grad_(t is not None)
-    made = forward.op(*arguments)
-    made = (made,) if torch.is_tensor(made) else made
+    made = forward.call(*arguments)
     slopes = {forward.place[t][1]: v for (kind, t), v in zip(exported._GIVES, (v for v in more if v is not None)) if kind == "gradient"}
     pairs = [(m, slopes.get(i, torch.zeros_like(m))) for i, m in enumerate(made) if m.requires_grad]
     wanted = [(a, t) for a, t in zip(arguments, exported._TAKES) if t is not None]
@@ -99,9 +97,9 @@ def main():
     values, expected = read("forward", program.tensors, CHECKED_FORWARD)
     n = 0
     for how in ("called", "called again"):
-        n += check_values(program.op, program, values, expected, how)
-    torch.library.opcheck(program.op, given(program, values))
-    n += check_values(torch.compile(program.op, fullgraph=True, backend="aot_eager"), program, values, expected, "compiled")
+        n += check_values(program.call, program, values, expected, how)
+    torch.library.opcheck(program.op, program.arguments(given(program, values)))
+    n += check_values(torch.compile(program.call, fullgraph=True, backend="aot_eager"), program, values, expected, "compiled")
     if DIFFERENTIATED:
         n += check_gradient(values)
     print(f"ok: {n} tensors of PyTorch as expected, {'with' if DIFFERENTIATED else 'without'} a gradient")

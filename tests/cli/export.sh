@@ -167,6 +167,30 @@ return fb.script {
       g:assign(mean, now)
       return now:sum(), mean
     end,
+    words = function(g, p) -- of C, of its headers, of what is generated; each alone would do harm
+      local y = g:input("fb_x", { p.n }, p.dtype)
+      for _, name in ipairs { "NULL", "not", "errno", "M_PI", "HUGE_VAL", "concept", "int64_t", "fb_", "fb_2", "M_PI_2" } do
+        y = (y * g:param(name, { p.n }, p.dtype)):tanh()
+      end
+      return y
+    end,
+    many = function(g, p) -- more than an operator of PyTorch has arguments
+      local y, first = g:input("x", { p.n }, p.dtype), nil
+      for k = 1, 70 do
+        local w = g:param("w" .. k, { p.n }, p.dtype)
+        first, y = first or w, y * 0.9 + w
+      end
+      return y, y:sum(), first
+    end,
+    many_kept = function(g, p)
+      local y = g:input("x", { p.n }, p.dtype)
+      for k = 1, 70 do
+        local w = g:param("w" .. k, { p.n }, p.dtype)
+        y = y * 0.9 + w
+        if k % 2 == 0 then g:assign(w, w * 0.5) end
+      end
+      return y
+    end,
   },
 }
 LUA
@@ -174,10 +198,14 @@ with='ok: [0-9]+ tensors of PyTorch as expected, with a gradient'
 without='ok: [0-9]+ tensors of PyTorch as expected, without a gradient'
 operators "operators: several outputs, inputs that come back, words of Python" several several.lua several:max "$with"
 operators "operators: of nothing" empty several.lua several:none "$with" --set n=0
+operators "operators: of no elements at all" nothing several.lua sum:max "$with" --set n=0
 operators "operators: a gradient that is the one given, f16" sum several.lua sum:max "$with" --set dtype=f16
 operators "operators: integers" ints several.lua ints:max "$without"
 operators "operators: back through a loop, f64" turns several.lua loop:max "$with" --set dtype=f64
 operators "operators: a parameter that is changed in place" kept several.lua state:max "$without"
+operators "operators: words that mean something elsewhere" words several.lua words:max "$with"
+operators "operators: more tensors than PyTorch has arguments" many several.lua many:max "$with"
+operators "operators: many of which some are changed" many_kept several.lua many_kept:max "$without"
 operators "operators: LoRA in bf16, products by the library" tlora lora_mlp lora:none "$with" --set batch=7 --set inputs=33 --set outputs=19 --set dtype=bf16
 operators "operators: attention in f16, odd length" tattention models/attention max "$with" --set seq=33 --set dtype=f16
 operators "operators: a DLRM training step" tdlrm models/dlrm train:max "$without" --set batch=3 --set rows=50
