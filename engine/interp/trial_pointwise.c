@@ -695,17 +695,18 @@ static void add_alike(const job *j, const chunk *c, int lane, int64_t at, int n,
 
 /* What is added to a product, a library adds in its own order: (h · w + x) + b where the graph has (h · w + b) + x.
  * Then the sum is rounded where it is as large as x, though what the graph adds up on the way may be nothing.
- * Accumulators are f32 at least; but cuBLASLt's epilogue may round h · w + x to 16 bits before b comes. */
+ * Accumulators are f32 at least; but cuBLASLt's epilogue may round h · w + x to 16 bits before b comes,
+ * which are about as large as x and the sum. */
 static void add_reordered(const job *j, const chunk *c, int lane, int n, double *y)
 {
     enum { ROUNDED = 5 }; /* from this lane on */
-    double u = fb_trial_unit(j->node->dtype == FB_F64 ? FB_F64 : FB_F32);
-    if (lane >= ROUNDED && j->node->dtype == FB_F16) u = 0x1p-11;
-    if (lane >= ROUNDED && j->node->dtype == FB_BF16) u = 0x1p-8;
+    double u = fb_trial_unit(j->node->dtype == FB_F64 ? FB_F64 : FB_F32), both = 0;
+    if (lane >= ROUNDED && j->node->dtype == FB_F16) u = 0x1p-11, both = 1;
+    if (lane >= ROUNDED && j->node->dtype == FB_BF16) u = 0x1p-8, both = 1;
     uint64_t key = fb_trial_key(j->e->s, lane, j->id, FB_DRAW_OPERAND);
     for (int a = 0; a < 2 && lane > 1 && lane != 3; a++) {
         for (int k = 0; j->reorders[a] && k < n; k++) {
-            double lost = u * fabs(c->x[1 - a][0][k]);
+            double lost = u * (fabs(c->x[1 - a][0][k]) + both * fabs(c->x[a][0][k]));
             if (lost > 0 && isfinite(lost)) y[k] += fb_trial_swing(fb_trial_bits(c->y[0][k]), key) * lost;
         }
     }
