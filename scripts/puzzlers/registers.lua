@@ -97,6 +97,6 @@ return fb.script {
     tell = "A kernel takes its registers for all of its life, as many as its worst moment needs. A phase that "
       .. "waits for memory wants many threads, a phase with many live values wants registers: together in one "
       .. "kernel, the first one starves. A cost model that counts only bytes and launches calls this fusion a "
-      .. "gain; look at its prediction.",
+      .. "gain; the prediction here counts registers and waits as well.",
   },
 }
