@@ -8,9 +8,6 @@
 #include "base/mem.h"
 #include "graph/element.h"
 #include "graph/storage.h"
-#include "interp/trial.h"
-
-#include <stdlib.h>
 
 /* What needs nothing but itself. */
 static bool is_fixed(fb_op op)
@@ -58,12 +55,6 @@ static void keep(void *ctx, int thread, const fb_trial_block *b)
         fb_elements_store_int(k->n->dtype, b->n, b->i[0], to);
 }
 
-static int by_node(const void *a, const void *b)
-{
-    fb_id x = ((const fb_given *)a)->node, y = ((const fb_given *)b)->node;
-    return (x > y) - (x < y);
-}
-
 static bool derive(const fb_one_launch *one, const fb_launch *l, int read, fb_error *err)
 {
     const fb_check_job *job = one->job;
@@ -73,7 +64,7 @@ static bool derive(const fb_one_launch *one, const fb_launch *l, int read, fb_er
     int n = 0;
     for (int r = 0; r < l->n_reads; r++)
         if (l->reads[r].node != p->node) given[n++] = (fb_given){l->reads[r].node, one->bytes[r]};
-    if (n) qsort(given, (size_t)n, sizeof *given, by_node);
+    fb_given_sort(given, n);
     fb_trial_options o = {.n_given = n,
                           .given = given,
                           .seed = job->seed,

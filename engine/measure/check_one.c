@@ -199,6 +199,11 @@ static int by_node(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void fb_given_sort(fb_given *given, int n)
+{
+    if (n) qsort(given, (size_t)n, sizeof *given, by_node);
+}
+
 static bool cancelled(void *ctx, int64_t done, int64_t total)
 {
     const fb_progress *p = ctx;
@@ -211,7 +216,7 @@ static bool judge_stored(const fb_one_launch *one, fb_judging *j, fb_error_repor
     const fb_launch *l = launch_of(one);
     fb_given *given = fb_calloc((size_t)l->n_reads + 1, sizeof *given);
     for (int k = 0; k < l->n_reads; k++) given[k] = (fb_given){l->reads[k].node, one->bytes[k]};
-    if (l->n_reads) qsort(given, (size_t)l->n_reads, sizeof *given, by_node);
+    fb_given_sort(given, l->n_reads);
     bool large = is_large(one);
     j->rest = large && !one->sampled && is_all_smooth(one);
     j->o = (fb_trial_options){.n_given = l->n_reads,

@@ -10,6 +10,7 @@
 #define FB_MEASURE_CHECK_PARTS_H
 
 #include "base/arena.h"
+#include "interp/trial.h"
 #include "measure/check.h"
 
 /* What one value in memory looks like: what an input that tells may look like too. */
@@ -39,6 +40,8 @@ bool fb_one_take(fb_one_launch *one, fb_error *err);
 bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *out, const fb_progress *progress,
                   fb_error *err);
 
+/* By node, as trials want it. */
+void fb_given_sort(fb_given *given, int n);
 /* Of each read of a launch: is all that it is made of read too, or needs nothing? Free with fb_free. */
 bool *fb_reads_derived(const fb_graph *g, const fb_launch *l);
 /* After fb_one_take(): makes those reads anew, here and in memory, so that they fit what else is read. */
