@@ -1,6 +1,7 @@
 /* The cost model. A kernel takes t = max(memory, compute) + 0.05 · min(memory, compute): the two overlap but not quite
  * (XLA's priority fusion takes the same form). Memory is the kernel's distinct bytes at the calibrated copy rate, the
  * hot one where they fit the last-level cache. On a GPU latency counts beside them. plan/cost.c adds kernels up. */
+#include "base/vec.h"
 #include "graph/access.h"
 #include "judge/library.h"
 #include "judge/parts.h"
@@ -10,6 +11,7 @@
 #include "schedule/thread_cost.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define NO_OVERLAP 0.05
 
@@ -132,7 +134,7 @@ static void add_apart(const fb_machine *m, const fb_analysis *a, fb_group_cost *
     out->apart_us = fb_time_us(read, rate) + partial * fb_time_us(written, rate);
 }
 
-/* How often a section reads single elements of `node` at places from memory; 0 where rows lie side by side. */
+/* How often a section reads single elements by a load whose place comes from memory; 0 where rows lie side by side. */
 static double places_of(const fb_analysis *a, const fb_section *s, const fb_value *v)
 {
     double times = 1;
@@ -146,36 +148,51 @@ static double places_of(const fb_analysis *a, const fb_section *s, const fb_valu
     return found ? times : 0;
 }
 
-/* Of a table that the cache does not hold DRAM moves 64 bytes for a place, not a sector of 32; where they were moved
- * before, the cache has them (recorded on an H200: script registers). */
-static void add_places_of(const fb_machine *m, const fb_analysis *a, const fb_section *s, fb_id table,
-                          fb_group_cost *out)
+typedef struct {
+    fb_id node;
+    double times; /* that an element of it is read */
+} table;
+
+typedef FB_VEC(table) tables;
+
+static void add_table(tables *to, fb_id node, double times)
 {
-    enum { SECTOR = 32, MOVED = 64 };
-    double times = 0;
-    int64_t bytes = fb_node_bytes(a->nest->graph, table);
-    for (int i = 0; i < s->n_values; i++)
-        if (s->values[i].node == table) times += places_of(a, s, &s->values[i]);
-    if (times == 0 || bytes <= m->cache_bytes) return;
-    double all = (double)(out->bytes_read + out->bytes_written);
-    double moved = fb_added_rows(&(fb_added){.rows = bytes / MOVED, .points = (int64_t)times});
-    out->memory_us = fb_memory_us(m, fmax(all - times * SECTOR, 0)) +
-                     fb_time_us(moved * MOVED, fb_rate_peak(&m->copy_cold)) +
-                     fb_time_us((times - moved) * SECTOR, fb_rate_peak(&m->copy_hot));
-    out->us = fmax(out->us, out->memory_us);
+    for (int i = 0; i < to->n; i++)
+        if (to->at[i].node == node) {
+            to->at[i].times += times;
+            return;
+        }
+    FB_VEC_PUSH(to, ((table){node, times}));
 }
 
+/* Of tables that the cache does not hold DRAM moves 64 bytes for a place, not a sector of 32; where they were moved
+ * before, the cache has them (recorded on an H200: script registers). */
 static void add_places(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
+    enum { SECTOR = 32, MOVED = 64 };
+    tables all = {0};
+    double sectors = 0, apart_us = 0;
     for (int i = 0; i < a->nest->n_sections; i++) {
         const fb_section *s = &a->nest->sections[i];
-        fb_id last = FB_NONE;
         for (int k = 0; k < s->n_values && s->n_data; k++) {
-            if (s->values[k].node == last || places_of(a, s, &s->values[k]) == 0) continue;
-            last = s->values[k].node;
-            add_places_of(m, a, s, last, out);
+            double times = places_of(a, s, &s->values[k]);
+            if (times > 0) add_table(&all, s->values[k].node, times);
         }
     }
+    for (int i = 0; i < all.n; i++) {
+        int64_t bytes = fb_node_bytes(a->nest->graph, all.at[i].node);
+        if (bytes <= m->cache_bytes) continue;
+        double times = all.at[i].times;
+        double moved = fb_added_rows(&(fb_added){.rows = bytes / MOVED, .points = (int64_t)times});
+        sectors += times * SECTOR;
+        apart_us += fb_time_us(moved * MOVED, fb_rate_peak(&m->copy_cold)) +
+                    fb_time_us((times - moved) * SECTOR, fb_rate_peak(&m->copy_hot));
+    }
+    FB_VEC_FREE(&all);
+    if (sectors == 0) return;
+    double rest = (double)(out->bytes_read + out->bytes_written) - sectors;
+    out->memory_us = fb_memory_us(m, fmax(rest, 0)) + apart_us;
+    out->us = fmax(out->us, out->memory_us);
 }
 
 static double starved_us(const fb_machine *m, const fb_analysis *a)

@@ -32,8 +32,8 @@ typedef struct {
     /* Modelled: of sectors that are moved for one element, beyond those, and the time of it, in predicted_us. Of these
      * bytes, apart_written lie around elements that are written. */
     double apart_bytes, apart_us, apart_written;
-    double
-        few_us; /* modelled, in predicted_us: what threads wait for that others would hide, had registers left room */
+    /* Modelled, in predicted_us: what threads wait for that others would hide, had registers left room. */
+    double few_us;
     double measured_read, measured_written, l2_bytes; /* counters */
     double flops, local_bytes;                        /* local_bytes: fb_resources, of all launches */
     int registers, shared_bytes, spill_bytes;
