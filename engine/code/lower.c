@@ -273,12 +273,6 @@ static bool is_computed_here(const fb_id *nodes, int n, fb_id node)
     return nodes[low] == node;
 }
 
-/* Sources that kernels compute as they go, also where one lies in memory for a library call. */
-static bool is_made_up(fb_op op)
-{
-    return op == FB_OP_CONST || op == FB_OP_IOTA || op == FB_OP_RANDOM;
-}
-
 /* The value in memory that `node` is a view of, or is itself; nothing where these nodes compute it, or where it is a
  * source that is computed on the way. */
 static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id *nodes, int n, bool library)
@@ -290,7 +284,7 @@ static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id 
     }
     for (int i = 0; i < to->at.n; i++)
         if (to->at.at[i].node == node) return;
-    if (!library && is_made_up(l->g->nodes[node].op)) return;
+    if (!library && fb_op_is_made_up(l->g->nodes[node].op)) return;
     if (l->buffer_of[node] != FB_NONE) FB_VEC_PUSH(&to->at, place_of(l, node, node));
 }
 

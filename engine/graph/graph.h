@@ -179,6 +179,12 @@ static inline const fb_node *fb_node_at(const fb_graph *g, fb_id id)
 {
     return &g->nodes[id];
 }
+/* A source that kernels compute as they go, also where one lies in memory for a library call. */
+static inline bool fb_op_is_made_up(fb_op op)
+{
+    return op == FB_OP_CONST || op == FB_OP_IOTA || op == FB_OP_RANDOM;
+}
+
 static inline fb_op_class fb_node_class(const fb_graph *g, fb_id id)
 {
     return fb_op_get(g->nodes[id].op)->cls;

@@ -532,29 +532,20 @@ static bool walk_range(walk *w, int from, int to)
 
 /* ---- the second set ---- */
 
-static int64_t range_of(const fb_graph *g, const fb_place *p, const int64_t *step, int64_t *begin)
-{
-    *begin = fb_place_at(p, step);
-    return *begin + fb_node_bytes(g, p->node);
-}
-
-static bool give(walk *w, const fb_launch *l, const seen_kernel *k, const bool *derived, int number)
+static bool give(walk *w, const fb_one_launch *one, const seen_kernel *k, const bool *derived, int number)
 {
     const fb_graph *g = graph_of(w);
+    const fb_launch *l = &w->job->program->launches[one->launch];
     uint64_t key = fb_splitmix64(0x7e11 + (uint64_t)number);
     for (int r = 0; r < l->n_reads; r++) {
         const fb_place *p = &l->reads[r];
         const fb_node *n = &g->nodes[p->node];
-        int64_t begin, end = range_of(g, p, w->step, &begin);
-        bool fixed = n->op == FB_OP_STEP || n->op == FB_OP_CONST || n->op == FB_OP_IOTA || n->op == FB_OP_RANDOM;
-        if (fixed || derived[r]) continue;
-        void *bytes = fb_try_alloc((size_t)(end - begin) + 1);
-        if (!bytes) return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to check it in", n->name);
+        if (n->op == FB_OP_STEP || fb_op_is_made_up(n->op) || derived[r]) continue;
+        void *bytes = fb_check_room(g, p->node, w->err);
+        if (!bytes) return false;
         fb_lines lines = fb_lines_of(g, l, p->node, number);
         fb_tell(n, &lines, &k->support[r], fb_splitmix64(key + (uint64_t)r), bytes);
-        bool ok = fb_storage_from_own(g, p->node, bytes) ||
-                  fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to check it in", n->name);
-        ok = ok && w->stepping->poke(w->job->loaded, p->buffer, begin, end - begin, bytes, w->err);
+        bool ok = fb_one_put(one, r, bytes, w->err);
         fb_free(bytes);
         if (!ok) return false;
     }
@@ -569,7 +560,7 @@ static bool check_second(walk *w, const seen_kernel *k, int number)
     fb_error_report report = {.ok = true};
     if (!l->n_reads || !l->n_stores) return true;
     bool *derived = fb_reads_derived(graph_of(w), l);
-    bool ok = say_second(w, number) && give(w, l, k, derived, number) && fb_one_take(&one, w->err) &&
+    bool ok = say_second(w, number) && give(w, &one, k, derived, number) && fb_one_take(&one, w->err) &&
               fb_one_derive(&one, derived, w->err) && w->stepping->launch(w->job->loaded, k->launch, w->step, w->err) &&
               fb_one_judge(&one, NULL, &report, w->progress, w->err);
     fb_one_free(&one);

@@ -7,13 +7,6 @@
 
 #include "base/mem.h"
 #include "graph/element.h"
-#include "graph/storage.h"
-
-/* What needs nothing but itself. */
-static bool is_fixed(fb_op op)
-{
-    return op == FB_OP_CONST || op == FB_OP_IOTA || op == FB_OP_RANDOM;
-}
 
 /* May a kernel compute it anew? A product it may not, and what a step leaves it cannot. */
 static bool is_computed_anew(const fb_node *n)
@@ -29,11 +22,11 @@ bool *fb_reads_derived(const fb_graph *g, const fb_launch *l)
     for (int r = 0; r < l->n_reads; r++) read[l->reads[r].node] = true;
     for (fb_id id = 0; id < g->n_nodes; id++) {
         const fb_node *n = &g->nodes[id];
-        known[id] = is_fixed(n->op) || is_computed_anew(n);
+        known[id] = fb_op_is_made_up(n->op) || is_computed_anew(n);
         for (int a = 0; a < n->n_args && known[id]; a++) known[id] = read[n->args[a]] || known[n->args[a]];
     }
     for (int r = 0; r < l->n_reads; r++)
-        derived[r] = known[l->reads[r].node] && !is_fixed(g->nodes[l->reads[r].node].op);
+        derived[r] = known[l->reads[r].node] && !fb_op_is_made_up(g->nodes[l->reads[r].node].op);
     fb_free(known);
     fb_free(read);
     return derived;
@@ -55,15 +48,16 @@ static void keep(void *ctx, int thread, const fb_trial_block *b)
         fb_elements_store_int(k->n->dtype, b->n, b->i[0], to);
 }
 
-static bool derive(const fb_one_launch *one, const fb_launch *l, int read, fb_error *err)
+static bool derive(fb_one_launch *one, const fb_launch *l, int read, fb_error *err)
 {
     const fb_check_job *job = one->job;
-    const fb_place *p = &l->reads[read];
-    keeping k = {&job->g->nodes[p->node], one->bytes[read]};
+    fb_id id = l->reads[read].node;
+    keeping k = {&job->g->nodes[id], fb_check_room(job->g, id, err)};
+    if (!k.to) return false;
     fb_given *given = fb_calloc((size_t)l->n_reads + 1, sizeof *given);
     int n = 0;
     for (int r = 0; r < l->n_reads; r++)
-        if (l->reads[r].node != p->node) given[n++] = (fb_given){l->reads[r].node, one->bytes[r]};
+        if (l->reads[r].node != id) given[n++] = (fb_given){l->reads[r].node, one->bytes[r]};
     fb_given_sort(given, n);
     fb_trial_options o = {.n_given = n,
                           .given = given,
@@ -71,25 +65,18 @@ static bool derive(const fb_one_launch *one, const fb_launch *l, int read, fb_er
                           .files = job->files,
                           .files_ctx = job->files_ctx,
                           .threads = job->threads};
-    bool ok = fb_trial_run(job->g, &o, &p->node, 1, keep, &k, NULL, err) &&
-              (fb_storage_from_own(job->g, p->node, k.to) ||
-               fb_fail(err, FB_ERR_LIMIT, "%s: no memory to check it in", k.n->name));
-    ok = ok && job->device->ops->stepping->poke(job->loaded, p->buffer, fb_place_at(p, one->step),
-                                                fb_node_bytes(job->g, p->node), k.to, err);
+    bool ok = fb_trial_run(job->g, &o, &id, 1, keep, &k, NULL, err) && fb_one_put(one, read, k.to, err);
     fb_free(given);
-    return ok && (fb_storage_to_own(job->g, p->node, k.to) ||
-                  fb_fail(err, FB_ERR_LIMIT, "%s: no memory to check it in", k.n->name));
+    fb_free(k.to);
+    return ok && fb_one_take(one, err);
 }
 
 bool fb_one_derive(fb_one_launch *one, const bool *derived, fb_error *err)
 {
     const fb_launch *l = &one->job->program->launches[one->launch];
-    bool any = false, ok = true;
+    bool ok = true;
     for (fb_id id = 0; ok && id < one->job->g->n_nodes; id++) /* ascending: one may be made of another */
-        for (int r = 0; ok && r < l->n_reads; r++) {
-            if (!derived[r] || l->reads[r].node != id) continue;
-            any = true;
-            ok = derive(one, l, r, err);
-        }
-    return ok && (!any || fb_one_take(one, err));
+        for (int r = 0; ok && r < l->n_reads; r++)
+            if (derived[r] && l->reads[r].node == id) ok = derive(one, l, r, err);
+    return ok;
 }

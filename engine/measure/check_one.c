@@ -40,7 +40,7 @@ void fb_one_free(fb_one_launch *one)
     one->digest = NULL;
 }
 
-static void *room_for(const fb_graph *g, fb_id node, fb_error *err)
+void *fb_check_room(const fb_graph *g, fb_id node, fb_error *err)
 {
     char text[32];
     int64_t bytes = fb_node_bytes(g, node);
@@ -64,13 +64,23 @@ static bool own_order(const fb_graph *g, fb_id node, void *bytes, fb_error *err)
     return fb_fail(err, FB_ERR_LIMIT, "%s: no memory to check it in", g->nodes[node].name);
 }
 
+bool fb_one_put(const fb_one_launch *one, int read, void *bytes, fb_error *err)
+{
+    const fb_check_job *job = one->job;
+    const fb_place *p = &launch_of(one)->reads[read];
+    if (!fb_storage_from_own(job->g, p->node, bytes))
+        return fb_fail(err, FB_ERR_LIMIT, "%s: no memory to check it in", job->g->nodes[p->node].name);
+    return job->device->ops->stepping->poke(job->loaded, p->buffer, fb_place_at(p, one->step),
+                                            fb_node_bytes(job->g, p->node), bytes, err);
+}
+
 bool fb_one_take(fb_one_launch *one, fb_error *err)
 {
     const fb_launch *l = launch_of(one);
     if (!one->bytes) one->bytes = fb_calloc((size_t)l->n_reads + 1, sizeof *one->bytes);
     if (!one->digest) one->digest = fb_calloc((size_t)l->n_reads + 1, sizeof *one->digest);
     for (int k = 0; k < l->n_reads; k++) {
-        if (!one->bytes[k] && !(one->bytes[k] = room_for(one->job->g, l->reads[k].node, err))) return false;
+        if (!one->bytes[k] && !(one->bytes[k] = fb_check_room(one->job->g, l->reads[k].node, err))) return false;
         if (!take(one, &l->reads[k], one->bytes[k], err)) return false;
         one->digest[k] = fb_digest(one->bytes[k], (size_t)fb_node_bytes(one->job->g, l->reads[k].node));
         if (!own_order(one->job->g, l->reads[k].node, one->bytes[k], err)) return false;
@@ -274,7 +284,7 @@ bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *o
     bool ok = true;
     for (int k = 0; ok && k < l->n_stores; k++) {
         want[k] = l->stores[k].node;
-        got[k] = room_for(g, want[k], err);
+        got[k] = fb_check_room(g, want[k], err);
         ok = got[k] && take(one, &l->stores[k], got[k], err);
         if (ok) digest[k] = fb_digest(got[k], (size_t)fb_node_bytes(g, want[k]));
         if (ok && stored) stored[k] = digest[k];

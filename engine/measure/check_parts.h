@@ -34,6 +34,10 @@ int64_t fb_place_at(const fb_place *p, const int64_t *step);
 const char *fb_check_launch_name(const fb_program *p, const fb_launch *l);
 
 void fb_one_free(fb_one_launch *one);
+/* For a value's bytes; NULL with an error where memory ends. Free with fb_free. */
+void *fb_check_room(const fb_graph *g, fb_id node, fb_error *err);
+/* Gives the launch what it reads; bytes come in the node's own order, and are left in that of memory. */
+bool fb_one_put(const fb_one_launch *one, int read, void *bytes, fb_error *err);
 /* Reads what the launch reads. */
 bool fb_one_take(fb_one_launch *one, fb_error *err);
 /* After the launch: reads what it stored and judges it. stored (may be NULL) gets the digest of each store's bytes. */
