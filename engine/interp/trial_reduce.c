@@ -258,18 +258,20 @@ static void finish_row(const job *j, int lane, const sum_state *s, results *r, i
 
 static void reduce_floats(const job *j, int lane, const double *x, int64_t count, results *r, int64_t at)
 {
-    bool sums = j->node->op == FB_OP_SUM || j->node->op == FB_OP_MEAN;
+    bool plain = j->e->s->lanes == 1 && (j->node->op == FB_OP_SUM || j->node->op == FB_OP_MEAN);
     for (int64_t k = 0; k < count; k++, x += j->n) {
         sum_state s = {0};
-        if (j->n == 1) s.sum = x[0]; /* as kernels hand it on, with the sign of its zero */
-        if (j->n > 1 && sums && j->e->s->lanes == 1) sum_plain(&s, x, j->n);
-        if (j->n == 1 || (sums && j->e->s->lanes == 1)) {
-            r->y[lane][at + k] = s.sum;
-            r->error[lane][at + k] = 0;
+        if (j->n == 1) {
+            s.sum = x[0]; /* as kernels hand it on, with the sign of its zero */
+        } else if (plain) {
+            sum_plain(&s, x, j->n);
+        } else {
+            state_add(j->node->op, &s, x, j->n, j->of, lane == 0 && j->n > SUM_SURE);
+            finish_row(j, lane, &s, r, at + k);
             continue;
         }
-        state_add(j->node->op, &s, x, j->n, j->of, lane == 0 && j->n > SUM_SURE);
-        finish_row(j, lane, &s, r, at + k);
+        r->y[lane][at + k] = s.sum;
+        r->error[lane][at + k] = 0;
     }
 }
 
