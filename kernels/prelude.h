@@ -286,11 +286,11 @@ static inline float fb_log2f(float x)
     return fb_log_edges(x, e + (f + (y + (f * 0.442695040888963407f + y * 0.442695040888963407f))));
 }
 
-/* ln(1 + x): of 1 + x as it is rounded, and what the rounding lost. */
+/* ln(1 + x): of 1 + x as it is rounded, and what the rounding lost. It has the sign of x, also of -0. */
 static inline float fb_log1pf(float x)
 {
     float u = 1.0f + x, lost = x - (u - 1.0f), e, f, y = fb_log_core(u, &e, &f);
-    return fb_log_edges(u, e * 0.693359375f + (f + (y + (e * -2.12194440e-4f + lost / u))));
+    return copysignf(fb_log_edges(u, e * 0.693359375f + (f + (y + (e * -2.12194440e-4f + lost / u)))), x);
 }
 
 /* ---- the rest of the slow functions ---- */
@@ -335,12 +335,12 @@ static inline float fb_softplusf(float x, float beta, float threshold)
     return z > threshold ? x : y / beta;
 }
 
-/* Below -20 it is -alpha. */
+/* Below -20 it is -alpha; of -0 it is -0, as divisors tell. */
 static inline float fb_eluf(float x, float alpha)
 {
     float a = x > 0 ? 0.0f : x < -20.0f ? -20.0f : x;
     float shifted, p = fb_expm1_core(fb_exp_reduce(a, &shifted)), s = fb_scale(1.0f, shifted);
-    return x > 0 ? x : alpha * (p * s + (s - 1.0f));
+    return x > 0 ? x : alpha * copysignf(p * s + (s - 1.0f), a);
 }
 
 /* With e = e^x, tanh(ln(1 + e)) = e(e + 2) / (e(e + 2) + 2). Half of the exponent at a time: e^x is flushed to zero
