@@ -139,6 +139,7 @@ typedef enum {
     FB_TURN_CAST,
     FB_TURN_AT_POLE,
     FB_TURN_EDGE,
+    FB_TURN_MEET,
 } turning;
 
 static const struct {
@@ -166,6 +167,7 @@ static double place_of_pole(fb_op op, const fb_attrs *at)
 #define FB_PLACE_WRAP                 0
 #define FB_PLACE_CAST                 0
 #define FB_PLACE_EDGE                 0
+#define FB_PLACE_MEET                 0
 #define FB_PLACE_POLE(OPERAND, PLACE) PLACE
 #define FB_PLACE_OF_TURNS(HOW)        FB_PLACE_##HOW
 #define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)          \
@@ -206,6 +208,14 @@ static bool is_open(double margin, double spread)
 static uint32_t decision_draw(const job *j, double x)
 {
     return fb_trial_draw(fb_trial_bits(x), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
+}
+
+/* Of two elements that lie at the same place for unlike reasons, as sums do that are 0, one may turn without the other:
+ * if such elements always turned together, what they add up to might cancel. */
+static uint32_t step_draw(const job *j, const chunk *c, int k, double x)
+{
+    return decision_draw(j, x) ^
+           fb_trial_draw(fb_trial_bits(c->spread[k]), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_REST));
 }
 
 /* What a comparison's draw is of: the difference; of what is equal, as all that a relu has cut off is to 0, the operands
@@ -262,7 +272,7 @@ static void decide_steps(const job *j, chunk *c, int n)
     for (int k = 0; k < n; k++) {
         double x = c->x[0][0][k], jump = nearest_jump(j, x);
         if (!is_open(fabs(x - jump), c->spread[k])) continue;
-        uint32_t draw = decision_draw(j, x);
+        uint32_t draw = step_draw(j, c, k, x);
         for (int l = 1; l < lanes; l++) {
             if (isnan(c->x[0][l][k]) || (!one_jump && fabs(c->x[0][l][k] - jump) > 1)) continue;
             bool above = fb_trial_takes(l, draw);
@@ -292,7 +302,7 @@ static void decide_remainders(const job *j, chunk *c, int n)
     for (int k = 0; k < n; k++) {
         double q = quotients[0][k], whole = nearbyint(q);
         if (!is_open(fabs(q - whole), c->spread[k])) continue;
-        uint32_t draw = decision_draw(j, q);
+        uint32_t draw = step_draw(j, c, k, q);
         for (int l = 1; l < lanes; l++) {
             double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a), part = rest / b;
             if (isnan(rest) || fabs(part) > 1) continue;
@@ -319,6 +329,23 @@ static void decide_poles(const job *j, chunk *c, int n)
             if (fb_trial_takes(l, draw))
                 fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
         }
+    }
+}
+
+/* What was stored and what is computed anew are one value to a kernel, and their difference is 0, which hardly a lane
+ * meets among the few roundings on either side of it: one of them does, unless the exact one does. */
+static void decide_meetings(const job *j, chunk *c, int n)
+{
+    const double few = 16 * fb_trial_unit(j->node->dtype);
+    int lanes = j->e->s->lanes;
+    for (int k = 0; k < n; k++) {
+        double low = INFINITY, high = -INFINITY;
+        for (int l = 1; l < lanes; l++) {
+            low = fmin(low, c->y[l][k]);
+            high = fmax(high, c->y[l][k]);
+        }
+        if (c->y[0][k] == 0 || !(low < 0 && high > 0 && fmax(-low, high) <= few * fabs(c->x[0][0][k]))) continue;
+        c->y[fb_trial_led(j->e, j->id, c->x[0][0][k])][k] = 0;
     }
 }
 
@@ -559,6 +586,7 @@ static void decide(const job *j, chunk *c, int64_t at, int n)
         break;
     case FB_TURN_AT_POLE: decide_poles(j, c, n); break;
     case FB_TURN_EDGE: decide_edges(j, c, n); break;
+    case FB_TURN_MEET: decide_meetings(j, c, n); break;
     }
 }
 

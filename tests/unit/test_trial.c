@@ -280,6 +280,57 @@ static void test_readers_may_have_it_apart(void **state)
     rig_free(&r);
 }
 
+/* Sums that are 0, each of terms of another size: their ceilings turn one without the other. */
+static void test_sums_of_nothing_turn_one_by_one(void **state)
+{
+    (void)state;
+    enum { K = 22, N = 8 };
+    rig r = rig_new();
+    double signs[K], terms[K * N];
+    for (int k = 0; k < K; k++) {
+        signs[k] = k % 2 ? -1 : 1;
+        for (int i = 0; i < N; i++) terms[k * N + i] = (float)(0.37 + 0.61 * i);
+    }
+    fb_id x = data(&r, FB_F32, SHAPE(1, K), signs), w = data(&r, FB_F32, SHAPE(K, N), terms);
+    fb_id want[] = {add1(&r, FB_OP_CEIL, add2(&r, FB_OP_MATMUL, x, w))};
+    trials *t = try_all(&r, want, 1);
+    int together = 0;
+    for (int i = 1; i < N; i++) {
+        int alike = 0;
+        for (int l = 1; l <= FB_TRIALS; l++) alike += t->at[0].v[l][i] == t->at[0].v[l][0];
+        assert_int_equal(lanes_with(t, 0, i, 1), FB_TRIALS / 2);
+        together += alike == FB_TRIALS;
+    }
+    assert_true(together < N / 2);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* What a function gave, stored as it comes from most devices, less the same computed anew: 0, whatever its size. */
+static void test_a_value_less_itself_is_nothing(void **state)
+{
+    (void)state;
+    enum { N = 32 };
+    rig r = rig_new();
+    double of[N], stored[N];
+    for (int k = 0; k < N; k++) {
+        of[k] = (float)(60 + 0.17 * k);
+        stored[k] = (float)exp2(of[k]);
+    }
+    fb_id x = data(&r, FB_F32, SHAPE(N), of), y = data(&r, FB_F32, SHAPE(N), stored);
+    fb_id sub = add2(&r, FB_OP_SUB, add1(&r, FB_OP_EXP2, x), y);
+    fb_id want[] = {add2(&r, FB_OP_MUL, sub, sub), sub};
+    trials *t = try_all(&r, want, 2);
+    for (int k = 0; k < N; k++) {
+        if (t->at[1].v[0][k] == 0) continue;
+        bool straddles = false;
+        for (int l = 2; l <= FB_TRIALS; l++) straddles |= t->at[1].v[l][k] * t->at[1].v[1][k] < 0;
+        if (straddles && lanes_with(t, 0, k, 0) == 0) fail_msg("%d", k);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* The sum of one number is that, with the sign of its zero: a kernel hands it on. */
 static void test_sums_of_one_keep_their_sign(void **state)
 {
@@ -2005,6 +2056,8 @@ int main(void)
         cmocka_unit_test(test_counts_that_may_be_zero),
         cmocka_unit_test(test_readers_may_have_it_apart),
         cmocka_unit_test(test_sums_of_one_keep_their_sign),
+        cmocka_unit_test(test_sums_of_nothing_turn_one_by_one),
+        cmocka_unit_test(test_a_value_less_itself_is_nothing),
         cmocka_unit_test(test_close_ranks_are_exchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
