@@ -365,6 +365,69 @@ void fb_emit_as_index(fb_emitter *e, fb_val v)
             fb_emit(e, "const %s %s = %s;", e->spell->index_type, e->section->data[i].name, e->names[v]);
 }
 
+/* Of an index, what moves with the innermost loop, where that is a part of it that alone is an element too, and no test
+ * moves with it; the rest stays. False where it is not so, or nothing moves. */
+static bool moves_apart(const fb_emitter *e, const fb_value *load, fb_ix *moving, fb_ix *rest)
+{
+    fb_index_pool *pool = e->nest->pool;
+    const fb_space *spaces[] = {&e->section->rows, load->space == FB_NONE ? NULL : &e->section->spaces[load->space]};
+    int64_t last = 0, step;
+    *moving = fb_ix_const(pool, 0);
+    for (int i = 0; i < 2; i++) {
+        const fb_space *s = spaces[i];
+        if (!s || !s->n) continue;
+        fb_ix var = s->var[s->n - 1];
+        for (int c = load->when; c != FB_NONE; c = e->nest->whens[c].outer)
+            if (fb_ix_uses(pool, e->nest->whens[c].at, var)) return false;
+        if (!fb_ix_uses(pool, *rest, var)) continue;
+        if (!fb_ix_stride(pool, *rest, var, &step, rest) || step < 0) return false;
+        *moving = fb_ix_add(pool, *moving, fb_ix_scale(pool, var, step));
+        last += step * (s->extent[s->n - 1] - 1);
+    }
+    return last > 0 &&
+           last < fb_shape_elements(&e->nest->graph->nodes[load->node].shape) - find_arg(e, load->node)->shift;
+}
+
+/* One of several parts that are joined: one of their tests holds, and loads of the others are made for nothing. */
+static bool is_joined(const fb_emitter *e, const fb_value *load)
+{
+    const fb_section *s = e->section;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_SELECT || s->values[v->args[1]].kind == FB_VALUE_CONST) continue;
+        for (int c = load->when; c != FB_NONE; c = e->nest->whens[c].outer)
+            if (e->nest->whens[c].at == e->nest->whens[v->when].at) return true;
+    }
+    return false;
+}
+
+/* Does a test hang on what memory says? */
+static bool is_tested_by_data(const fb_emitter *e, const fb_value *load)
+{
+    for (int c = load->when; c != FB_NONE; c = e->nest->whens[c].outer)
+        for (int i = 0; i < e->section->n_data; i++)
+            if (fb_ix_uses(e->nest->pool, e->nest->whens[c].at, e->section->data[i].var)) return true;
+    return false;
+}
+
+/* A load behind a test, made before it: of an element that there is, whether the test holds or not. */
+static bool load_ahead(fb_emitter *e, fb_val v)
+{
+    const fb_value *x = &e->section->values[v];
+    if (!e->spell->loads_ahead || x->kind != FB_VALUE_LOAD || x->when == FB_NONE || x->table != FB_NONE) return false;
+    const fb_emit_arg *arg = find_arg(e, x->node);
+    fb_ix moving, rest = fb_ix_sub(e->nest->pool, x->at, fb_ix_const(e->nest->pool, arg->shift));
+    const char *tests = all_tests(e, x->when);
+    if (!tests || arg->written || is_tested_by_data(e, x) || is_joined(e, x) || !moves_apart(e, x, &moving, &rest))
+        return false;
+    const char *element = fb_arena_printf(e->arena, "%s[(%s ? %s : 0) + %s]", arg->name, tests,
+                                          fb_emit_index(e, rest, false), fb_emit_index(e, moving, false));
+    fb_emit(e, "%s %s = %s;", e->spell->type[x->dtype].value, e->names[v],
+            fb_emit_spell(e, e->spell->type[x->dtype].from, &element, 1));
+    fb_emit(e, "%s = %s ? %s : 0;", e->names[v], tests, e->names[v]);
+    return true;
+}
+
 static void statement(fb_emitter *e, fb_val v)
 {
     const fb_value *x = &e->section->values[v];
@@ -372,8 +435,9 @@ static void statement(fb_emitter *e, fb_val v)
         fb_emit(e, "%s += %s;", e->names[v], fb_emit_ref(e, x->args[0]));
         return;
     }
-    const char *value = e->whole[v] ? e->whole[v] : expression(e, x);
-    fb_emit(e, "const %s %s = %s;", e->spell->type[x->dtype].value, e->names[v], value);
+    const char *value = e->whole[v];
+    if (value || !load_ahead(e, v))
+        fb_emit(e, "const %s %s = %s;", e->spell->type[x->dtype].value, e->names[v], value ? value : expression(e, x));
     fb_emit_as_index(e, v);
 }
 

@@ -36,8 +36,11 @@ typedef struct {
     const char *whole;          /* a float of an integer that was made of a float just before; NULL: a cast will do */
     const char *product; /* of two floats that a sum and others read, so that all read the same; NULL: compilers take
                           * products into sums everywhere or nowhere */
-    bool own_math;       /* slow functions are called by names with a prefix, so that variables may be called exp */
-    bool picks; /* pointers by member are chosen by a function: an array that is indexed would lie in each thread's
+    bool
+        loads_ahead; /* a load behind a test that all of the innermost loop shares is made before it, of some element where
+                       * it fails: compilers make masked loads of it, which are slow where the mask is empty */
+    bool own_math; /* slow functions are called by names with a prefix, so that variables may be called exp */
+    bool picks;    /* pointers by member are chosen by a function: an array that is indexed would lie in each thread's
                  * memory */
     const char *(*op)(const fb_op_info *op); /* the column of ops.def with the float forms */
 } fb_spelling;

@@ -27,6 +27,7 @@ const fb_target fb_target_c = {
                  .nan = "NAN",
                  .whole = "fb_whole",
                  .product = "fb_product$f($0, $1)",
+                 .loads_ahead = true,
                  .own_math = true,
                  .op = spelling_of},
 };

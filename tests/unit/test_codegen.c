@@ -248,6 +248,40 @@ static void expect_right(const lowered *l)
     unit_free(&u);
 }
 
+/* x and what lies two rows or columns before it, 0 where nothing does; joined: 2x from there on. */
+static fb_graph *shifted(int dim, bool joined, bool flipped)
+{
+    fb_graph *g = fb_graph_new("shifted");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(7, 96), FB_F32), other;
+    fb_attrs cut = {.dim = dim, .start = 0, .stop = dim ? 94 : 5, .step = 1}, flip = {.n_axes = 1, .axes = {1}},
+             rest = {.dim = dim, .start = 0, .stop = 2, .step = 1}, at = {.dim = dim}, pad = {.value = 0};
+    pad.before[dim] = 2;
+    fb_id before = NODE(g, FB_OP_SLICE, "cut", &cut, flipped ? NODE(g, FB_OP_FLIP, "flip", &flip, x) : x);
+    if (joined) {
+        fb_id first = NODE(g, FB_OP_SLICE, "first", &rest, x);
+        fb_id double_x = NODE(g, FB_OP_ADD, "double", NULL, before, before);
+        other = NODE(g, FB_OP_CAT, "joined", &at, first, double_x);
+    } else {
+        other = NODE(g, FB_OP_PAD, "padded", &pad, before);
+    }
+    return with_output(g, NODE(g, FB_OP_ADD, "sum", NULL, x, other));
+}
+
+/* Loads behind a test of rows alone are made whether there is a row or not; behind one of columns, where parts are
+ * joined, or where columns go backwards, they are not. */
+static void test_loads_of_rows_that_are_not_there(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        lowered l = lower(shifted(i == 1, i == 2, i == 3), "max");
+        assert_int_equal(l.p->n_kernels, 1);
+        bool ahead = strstr(body(l.p, 0), " : 0) + ") != NULL;
+        if (ahead != (i == 0)) fail_msg("%d: %s", i, body(l.p, 0));
+        expect_right(&l);
+        drop(&l);
+    }
+}
+
 /* All rows of a product go by while a chunk of the right operand's columns is in a near cache, of each member of the
  * batch that has one of its own; what is small is near anyway. */
 static void test_rows_go_by_a_chunk_of_columns(void **state)
@@ -360,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_both_puzzles_become_the_same_kernel),
         cmocka_unit_test(test_members_share_a_kernel),
         cmocka_unit_test(test_readers_of_a_product_read_the_same),
+        cmocka_unit_test(test_loads_of_rows_that_are_not_there),
         cmocka_unit_test(test_rows_go_by_a_chunk_of_columns),
         cmocka_unit_test(test_equal_texts_of_two_sizes_are_two_kernels),
         cmocka_unit_test(test_names_are_safe),
