@@ -907,7 +907,9 @@ static void add_loop(maker *m)
         if (inside && y != carried[0]) yields[0] = y;
     }
     if (yields[0] == carried[0]) yields[0] = scaled(m, carried[0], 0.5);
-    if (m->size.at[yields[0]] > 2 * m->size.at[init]) yields[0] = add1(m, FB_OP_TANH, yields[0]);
+    if (yields[0] != FB_NONE && m->size.at[yields[0]] > 2 * m->size.at[init])
+        yields[0] = add1(m, FB_OP_TANH, yields[0]);
+    if (yields[0] == FB_NONE) yields[0] = carried[0]; /* the graph is as large as it gets */
     stacked[0] = m->values.at[m->values.n - 1];
     m->values.n = outside;
     m->from = kept;

@@ -226,6 +226,12 @@ static bool should_end(const state *st)
     return (o->limit_s > 0 && seconds(st) > o->limit_s) || enough(st);
 }
 
+/* After the time that was asked for, and some for rounds to end in (one may take minutes): nothing more is run. */
+static bool is_late(const state *st)
+{
+    return st->o->limit_s > 0 && seconds(st) > st->o->limit_s + GRACE_S;
+}
+
 /* Takes what jobs found, starts those again that died; false: the user has had enough. How many go on is left in
  * `alive`. Called while a case is tried on its own too, which may take minutes. */
 static bool tend(state *st)
@@ -237,7 +243,7 @@ static bool tend(state *st)
     }
     add_up(st);
     if (should_end(st)) st->s->stop = true;
-    if (st->o->limit_s > 0 && seconds(st) > st->o->limit_s + GRACE_S) end_jobs(st); /* a round may take minutes */
+    if (is_late(st)) end_jobs(st);
     return st->o->progress(st->o->ctx, st->totals);
 }
 
@@ -362,7 +368,7 @@ static fb_fuzz_result run_trial(state *st, const trial_case *t)
     int64_t end = fb_now_ns() + TRIAL_LIMIT_S * 1000000000ll;
     bool over = pid < 0, unwanted = false;
     while (!over && waitpid(pid, &status, WNOHANG) == 0) {
-        unwanted = !tend(st);
+        unwanted = !tend(st) || is_late(st);
         over = unwanted || fb_now_ns() > end;
         pause_a_little();
     }
@@ -461,14 +467,33 @@ static void say_round(state *st, suspect *s)
     fb_str_free(&text);
 }
 
+/* A suspect that there is no time left for is told as it is. */
+static void tell_untried(state *st, suspect *s)
+{
+    fb_str text = {0};
+    fb_str_addf(&text, "%s, and not tried alone, for the time was over",
+                s->text[0] ? s->text : "in a round that did not end well");
+    snprintf(s->text, sizeof s->text, "%.399s", fb_str_get(&text));
+    fb_str_free(&text);
+    tell(st, s, false);
+}
+
 /* A case that looked wrong among others, or one of a round that did not end well, on its own. */
 static void confirm(state *st, suspect *s)
 {
     if (enough(st)) return;
+    if (is_late(st)) {
+        tell_untried(st, s);
+        return;
+    }
     int first = s->plan == FB_NONE ? 0 : s->plan, last = s->plan == FB_NONE ? st->o->plans - 1 : s->plan;
     if (s->plan == FB_NONE && st->o->only != FB_NONE) first = last = st->o->only;
     for (int k = first; k <= last; k++) {
         fb_fuzz_result r = run_trial(st, &(trial_case){.seed = s->seed, .number = k});
+        if (is_late(st) && r.kind <= FB_FUZZ_REFUSED) {
+            tell_untried(st, s);
+            return;
+        }
         if (r.kind <= FB_FUZZ_REFUSED) continue;
         suspect one = {.seed = s->seed, .plan = k, .kind = r.kind};
         snprintf(one.text, sizeof one.text, "%s", r.text);
