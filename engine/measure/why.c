@@ -232,6 +232,17 @@ static void choose_kernels(const kernel_split *k, int n, fb_why_id id, fb_why_pa
     }
 }
 
+static void choose_against(const kernel_split *k, int n, fb_why_id id, fb_why_part *p)
+{
+    double sign = p->us < 0 ? -1 : 1, most = fmax(fabs(p->us) / 2, 0.05);
+    for (int i = 0; i < n && p->n_kernels; i++) {
+        if (!(-k[i].us[id] * sign > most)) continue;
+        most = -k[i].us[id] * sign;
+        p->against.us = k[i].us[id];
+        fb_kernel_short_name(p->against.name, sizeof p->against.name, k[i].name);
+    }
+}
+
 /* ---- sentences ----------------------------------------------------------------------------------------------------
  */
 
@@ -260,12 +271,18 @@ static void say_amounts(const fb_why_part *p, const column_split c[2], fb_why_id
     fb_str_add(out, ")");
 }
 
-static void say_kernels(const fb_why_part *p, fb_str *out)
+static void say_kernel(const fb_why_kernel *k, const char *before, fb_str *out)
 {
     char us[40];
+    fb_str_addf(out, "%s%s %s%s", before, k->name, k->us > 0 ? "-" : "+", fb_format_us(us, fabs(k->us)));
+}
+
+static void say_kernels(const fb_why_part *p, fb_str *out)
+{
+    bool most = p->against.us == 0;
     for (int i = 0; i < p->n_kernels; i++)
-        fb_str_addf(out, "%s%s %s%s", i ? ", " : "; most of it in ", p->kernel[i].name, p->kernel[i].us > 0 ? "-" : "+",
-                    fb_format_us(us, fabs(p->kernel[i].us)));
+        say_kernel(&p->kernel[i], i ? ", " : most ? "; most of it in " : "; in ", out);
+    if (!most) say_kernel(&p->against, " and the other way in ", out);
 }
 
 /* Of a doubted calibration: the amounts that are known all the same. */
@@ -415,7 +432,10 @@ static void explain(const fb_report *a, const fb_report *b, const fb_machine *ma
     kernel_split *merged = fb_calloc((size_t)(c[0].kernels.n + c[1].kernels.n) + 1, sizeof *merged);
     int n = merge(c, merged);
     for (int id = 0; id < FB_WHY_PARTS; id++) {
-        if (id >= FB_WHY_BYTES && out->part[id].known) choose_kernels(merged, n, (fb_why_id)id, &out->part[id]);
+        if (id >= FB_WHY_BYTES && out->part[id].known) {
+            choose_kernels(merged, n, (fb_why_id)id, &out->part[id]);
+            choose_against(merged, n, (fb_why_id)id, &out->part[id]);
+        }
         say_part(out, c, (fb_why_id)id);
     }
     fb_free(merged);

@@ -44,6 +44,11 @@ typedef enum {
 enum { FB_WHY_KERNELS = 3 };
 
 typedef struct {
+    char name[64];
+    double us;
+} fb_why_kernel;
+
+typedef struct {
     bool known;
     bool amounts;         /* its time is not known, but its text tells bytes or launches: a calibration is doubted */
     bool measured;        /* else modelled, at least in one of the columns */
@@ -53,10 +58,9 @@ typedef struct {
                              access maps and the device's rates; "modelled or counted": bytes that counters saw more
                              of, in some kernels */
     int n_kernels;        /* those that contribute most in the part's direction */
-    struct {
-        char name[64];
-        double us;
-    } kernel[FB_WHY_KERNELS];
+    fb_why_kernel kernel[FB_WHY_KERNELS];
+    /* The one that goes furthest the other way, as what took over their work does; us 0: it is small beside the part. */
+    fb_why_kernel against;
     char text[400]; /* one sentence */
 } fb_why_part;
 

@@ -145,6 +145,20 @@ static void more_bytes(void **state)
     says(&why, FB_WHY_BYTES, "(modelled); most of it in stack -50.0 µs");
 }
 
+/* What two kernels took one of another name takes now: most of the little that is left is in none of them. */
+static void work_that_moved(void **state)
+{
+    (void)state;
+    fb_report *a = column(82, 2), *b = column(72, 1);
+    kernel(a, 0, "linear", 60, 6e4);
+    kernel(a, 1, "relu", 22, 2.2e4);
+    kernel(b, 0, "linear_relu", 72, 7.2e4);
+    a->gap_us = b->gap_us = 0;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_BYTES].us, 10);
+    says(&why, FB_WHY_BYTES, "; in linear -60.0 µs, relu -22.0 µs and the other way in linear_relu +72.0 µs");
+}
+
 /* Counters that see more than the distinct bytes are believed; those that see less saw a cache. */
 static void measured_bytes(void **state)
 {
@@ -545,6 +559,7 @@ int main(void)
         cmocka_unit_test(launches_without_a_gap),
         cmocka_unit_test(busy_above_wall),
         cmocka_unit_test(more_bytes),
+        cmocka_unit_test(work_that_moved),
         cmocka_unit_test(measured_bytes),
         cmocka_unit_test(small_kernels),
         cmocka_unit_test(arithmetic),
