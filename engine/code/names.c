@@ -113,7 +113,7 @@ static const char words_of_c[] =
 bool fb_names_is_word(const char *name)
 {
     size_t n = strlen(name);
-    for (const char *at = words_of_c; *at; at++)
-        if (at[0] == ' ' && strncmp(at + 1, name, n) == 0 && at[n + 1] == ' ') return n > 0;
+    for (const char *at = words_of_c; n && (at = strstr(at, name)) != NULL; at++)
+        if (at > words_of_c && at[-1] == ' ' && at[n] == ' ') return true;
     return false;
 }
