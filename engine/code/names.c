@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define uthash_malloc(size)      fb_alloc(size)
@@ -95,25 +96,163 @@ void fb_names_set_number(fb_name_set *s, const char *wish, int number)
     e->epoch = s->epoch;
 }
 
-/* Keywords, macros and types, each between two blanks. */
-static const char words_of_c[] =
-    " alignas alignof and and_eq asm assert auto bitand bitor bool break case catch char char16_t char32_t char8_t "
-    "class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue "
-    "decltype default delete do double dynamic_cast else enum errno explicit export extern false float for friend "
-    "goto i386 if inline int linux long mutable namespace new noexcept not not_eq nullptr operator or or_eq private "
-    "protected public register reinterpret_cast requires restrict return short signed sizeof static static_assert "
-    "static_cast struct switch template this thread_local throw true try typedef typeid typename typeof union unix "
-    "unsigned using virtual void volatile wchar_t while xor xor_eq NULL EOF NAN INFINITY HUGE_VAL HUGE_VALF M_E "
-    "M_PI M_PI_2 M_PI_4 M_1_PI M_2_PI M_2_SQRTPI M_SQRT2 M_SQRT1_2 M_LN2 M_LN10 M_LOG2E M_LOG10E FP_NAN FP_INFINITE "
-    "FP_ZERO FP_NORMAL FP_SUBNORMAL RAND_MAX SIZE_MAX EXIT_SUCCESS EXIT_FAILURE MATH_ERRNO BIG_ENDIAN BYTE_ORDER "
-    "LITTLE_ENDIAN PDP_ENDIAN WNOHANG INT32_MAX INT32_MIN INT64_MAX INT64_MIN int8_t int16_t int32_t int64_t uint8_t "
-    "uint16_t uint32_t uint64_t "
-    "size_t uintptr_t ";
+/* Keywords, macros and types, in the order of their bytes. */
+static const char *const words_of_c[] = {
+    "BIG_ENDIAN",
+    "BYTE_ORDER",
+    "EOF",
+    "EXIT_FAILURE",
+    "EXIT_SUCCESS",
+    "FP_INFINITE",
+    "FP_NAN",
+    "FP_NORMAL",
+    "FP_SUBNORMAL",
+    "FP_ZERO",
+    "HUGE_VAL",
+    "HUGE_VALF",
+    "INFINITY",
+    "INT32_MAX",
+    "INT32_MIN",
+    "INT64_MAX",
+    "INT64_MIN",
+    "LITTLE_ENDIAN",
+    "MATH_ERRNO",
+    "M_1_PI",
+    "M_2_PI",
+    "M_2_SQRTPI",
+    "M_E",
+    "M_LN10",
+    "M_LN2",
+    "M_LOG10E",
+    "M_LOG2E",
+    "M_PI",
+    "M_PI_2",
+    "M_PI_4",
+    "M_SQRT1_2",
+    "M_SQRT2",
+    "NAN",
+    "NULL",
+    "PDP_ENDIAN",
+    "RAND_MAX",
+    "SIZE_MAX",
+    "WNOHANG",
+    "alignas",
+    "alignof",
+    "and",
+    "and_eq",
+    "asm",
+    "assert",
+    "auto",
+    "bitand",
+    "bitor",
+    "bool",
+    "break",
+    "case",
+    "catch",
+    "char",
+    "char16_t",
+    "char32_t",
+    "char8_t",
+    "class",
+    "co_await",
+    "co_return",
+    "co_yield",
+    "compl",
+    "concept",
+    "const",
+    "const_cast",
+    "consteval",
+    "constexpr",
+    "constinit",
+    "continue",
+    "decltype",
+    "default",
+    "delete",
+    "do",
+    "double",
+    "dynamic_cast",
+    "else",
+    "enum",
+    "errno",
+    "explicit",
+    "export",
+    "extern",
+    "false",
+    "float",
+    "for",
+    "friend",
+    "goto",
+    "i386",
+    "if",
+    "inline",
+    "int",
+    "int16_t",
+    "int32_t",
+    "int64_t",
+    "int8_t",
+    "linux",
+    "long",
+    "mutable",
+    "namespace",
+    "new",
+    "noexcept",
+    "not",
+    "not_eq",
+    "nullptr",
+    "operator",
+    "or",
+    "or_eq",
+    "private",
+    "protected",
+    "public",
+    "register",
+    "reinterpret_cast",
+    "requires",
+    "restrict",
+    "return",
+    "short",
+    "signed",
+    "size_t",
+    "sizeof",
+    "static",
+    "static_assert",
+    "static_cast",
+    "struct",
+    "switch",
+    "template",
+    "this",
+    "thread_local",
+    "throw",
+    "true",
+    "try",
+    "typedef",
+    "typeid",
+    "typename",
+    "typeof",
+    "uint16_t",
+    "uint32_t",
+    "uint64_t",
+    "uint8_t",
+    "uintptr_t",
+    "union",
+    "unix",
+    "unsigned",
+    "using",
+    "virtual",
+    "void",
+    "volatile",
+    "wchar_t",
+    "while",
+    "xor",
+    "xor_eq",
+};
+
+static int by_bytes(const void *name, const void *word)
+{
+    return strcmp(name, *(const char *const *)word);
+}
 
 bool fb_names_is_word(const char *name)
 {
-    size_t n = strlen(name);
-    for (const char *at = words_of_c; n && (at = strstr(at, name)) != NULL; at++)
-        if (at > words_of_c && at[-1] == ' ' && at[n] == ' ') return true;
-    return false;
+    return bsearch(name, words_of_c, sizeof words_of_c / sizeof *words_of_c, sizeof *words_of_c, by_bytes) != NULL;
 }

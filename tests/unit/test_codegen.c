@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "code/lower.h"
+#include "code/names.h"
 #include "unit/nest_help.h"
 #include "unit/run_program.h"
 
@@ -358,6 +359,11 @@ static void test_names_are_safe(void **state)
     assert_null(strstr(text, "restrict i ="));
     assert_null(strstr(text, "float NAN ="));
     drop(&l);
+    static const char *const words[] = {"BIG_ENDIAN", "M_2_PI",   "M_LN2",    "NULL",  "WNOHANG", "alignas",
+                                        "char",       "char16_t", "co_await", "i386",  "int",     "int8_t",
+                                        "size_t",     "uint16_t", "while",    "xor_eq"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) assert_true(fb_names_is_word(words[i]));
+    assert_false(fb_names_is_word("") || fb_names_is_word("in") || fb_names_is_word("sum") || fb_names_is_word("int "));
 }
 
 static void test_program_prints(void **state)
