@@ -553,7 +553,7 @@ static bool may_write_out(const walk *w, fb_id node)
 {
     bool loops = w->b->nest->kernel.kind == FB_NEST_LOOPS && !w->b->operand;
     if (!loops || w->draft->scatter || w->added != FB_NONE || !fb_is_short_reduction(w->g, node)) return false;
-    return w->written * fb_reduced_elements(w->g, node) <= FB_SHORT_REDUCTION && w->values.n <= MAX_WRITTEN;
+    return w->written * fb_reduced_elements(w->g, node) <= FB_SHORT_WINDOW && w->values.n <= MAX_WRITTEN;
 }
 
 static fb_val fold(walk *w, fb_id node, fb_val so_far, fb_val next)
@@ -622,7 +622,7 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
     if (may_write_out(w, node)) {
         if (w->draft->writes_out || is_inner(w, node, coords, when))
             return write_out(w, node, coords, when, n_inner, extents);
-        w->short_rows = true;
+        w->short_rows |= fb_reduces_windows(w->g, node);
     }
     if (points > 1 && !row_level(w, node, coords, &when)) return FB_NONE;
     if (points > 1 && w->b->operand)
@@ -992,17 +992,31 @@ static fb_val walk_node(walk *w, fb_id node, const fb_ix *coords, int when)
 
 /* ---- the whole draft ---- */
 
+/* How often the reduction v is computed for each of its elements, and how many steps that takes in all. */
+static int64_t repeats_of(const walk *w, const fb_value *v, double *work)
+{
+    const fb_space *rows = &w->draft->rows;
+    int64_t repeats = 1;
+    if (v->kind == FB_VALUE_FOLD) { /* one step of it: at every point, wherever the elements lie */
+        int64_t elements = fb_shape_elements(&w->g->nodes[v->node].shape);
+        int64_t points = fb_space_points(rows) * (v->space == FB_NONE ? 1 : fb_space_points(&w->spaces.at[v->space]));
+        *work = (double)points * (double)fb_reduced_elements(w->g, v->node);
+        return points / (elements ? elements : 1);
+    }
+    for (int d = 0; d < rows->n; d++)
+        if (!(v->rows >> d & 1)) repeats *= rows->extent[d];
+    *work = (double)fb_space_points(rows) * (double)fb_space_points(&w->spaces.at[v->over]);
+    return repeats;
+}
+
 /* Reductions that a larger row repeats: fine a few times, or when they are small. */
 static bool repeats_allowed(walk *w)
 {
-    const fb_space *rows = &w->draft->rows;
     for (int i = 0; i < w->values.n; i++) {
         const fb_value *v = &w->values.at[i];
-        if (v->kind != FB_VALUE_REDUCE) continue;
-        int64_t repeats = 1;
-        for (int d = 0; d < rows->n; d++)
-            if (!(v->rows >> d & 1)) repeats *= rows->extent[d];
-        double work = (double)fb_space_points(rows) * (double)fb_space_points(&w->spaces.at[v->over]);
+        double work;
+        if (v->kind != FB_VALUE_REDUCE && v->kind != FB_VALUE_FOLD) continue;
+        int64_t repeats = repeats_of(w, v, &work);
         if (repeats <= MAX_REPEATS || work <= SMALL_REPEAT) continue;
         char bytes[32], room[64];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, v->node));
