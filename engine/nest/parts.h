@@ -327,6 +327,10 @@ int fb_chain_seen(const fb_chain *c, int64_t row, int64_t rows, int64_t column, 
 /* Does the section read this product? */
 bool fb_section_reads_product(const fb_section *s, fb_id node);
 
+/* "`amax` is computed where it is read, of 9 elements each time, 2 times over", of the first reduction that is written
+ * out; nothing where none is. */
+void fb_written_says(const fb_nest *nest, fb_str *out);
+
 /* ---- index_add (nest/added.c) ---- */
 
 typedef struct {
