@@ -242,7 +242,7 @@ static const char *operation(fb_emitter *e, const fb_value *v)
 static const char *fold_spelling(fb_emitter *e, const fb_value *v)
 {
     if (v->n_args == 1) return fb_arena_printf(e->arena, "$0 / %s", fb_emit_literal(e, v->dtype, v->number));
-    const fb_op_info *op = fb_op_get(fb_fold_op(e->nest->graph->nodes[v->node].op));
+    const fb_op_info *op = fb_op_get(fb_value_fold_op(e->nest->graph->nodes[v->node].op));
     if (!is_float(v->dtype)) return op->integer;
     return resolve_spelling(e, e->spell->op(op), &e->nest->graph->nodes[v->node], v->dtype);
 }

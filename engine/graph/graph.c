@@ -269,7 +269,7 @@ bool fb_reduces_windows(const fb_graph *g, fb_id reduction)
     return false;
 }
 
-bool fb_is_short_reduction(const fb_graph *g, fb_id node)
+bool fb_node_is_short_reduction(const fb_graph *g, fb_id node)
 {
     fb_op op = g->nodes[node].op;
     if (fb_node_class(g, node) != FB_CLASS_REDUCTION || op == FB_OP_ARGMAX || op == FB_OP_ARGMIN) return false;

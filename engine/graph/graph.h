@@ -214,7 +214,7 @@ int64_t fb_node_bytes(const fb_graph *g, fb_id id); /* elements × dtype size */
 enum { FB_SHORT_REDUCTION = 8, FB_SHORT_WINDOW = 25 };
 int64_t fb_reduced_elements(const fb_graph *g, fb_id reduction);
 bool fb_reduces_windows(const fb_graph *g, fb_id reduction);
-bool fb_is_short_reduction(const fb_graph *g, fb_id node);
+bool fb_node_is_short_reduction(const fb_graph *g, fb_id node);
 
 /* A contraction: so many products of matrices, rows × depth by depth × columns. */
 typedef struct {

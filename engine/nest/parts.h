@@ -287,7 +287,7 @@ static inline bool fb_value_is_leaf(const fb_value *v)
 }
 
 /* What a step of a reduction that is written out computes of two elements. */
-static inline fb_op fb_fold_op(fb_op reduction)
+static inline fb_op fb_value_fold_op(fb_op reduction)
 {
     return reduction == FB_OP_AMAX   ? FB_OP_MAXIMUM
            : reduction == FB_OP_AMIN ? FB_OP_MINIMUM
@@ -329,7 +329,7 @@ bool fb_section_reads_product(const fb_section *s, fb_id node);
 
 /* "`amax` is computed where it is read, of 9 elements each time, 2 times over", of the first reduction that is written
  * out; nothing where none is. */
-void fb_written_says(const fb_nest *nest, fb_str *out);
+void fb_nest_says_written(const fb_nest *nest, fb_str *out);
 
 /* ---- index_add (nest/added.c) ---- */
 

@@ -95,7 +95,7 @@ static fb_id first_written(const fb_nest *nest)
     return FB_NONE;
 }
 
-void fb_written_says(const fb_nest *nest, fb_str *out)
+void fb_nest_says_written(const fb_nest *nest, fb_str *out)
 {
     fb_id node = first_written(nest);
     if (node == FB_NONE) return;

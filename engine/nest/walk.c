@@ -552,7 +552,7 @@ static fb_val reduce(walk *w, fb_id node, int space, const fb_val *args, int n_a
 static bool may_write_out(const walk *w, fb_id node)
 {
     bool loops = w->b->nest->kernel.kind == FB_NEST_LOOPS && !w->b->operand;
-    if (!loops || w->draft->scatter || w->added != FB_NONE || !fb_is_short_reduction(w->g, node)) return false;
+    if (!loops || w->draft->scatter || w->added != FB_NONE || !fb_node_is_short_reduction(w->g, node)) return false;
     return w->written * fb_reduced_elements(w->g, node) <= FB_SHORT_WINDOW && w->values.n <= MAX_WRITTEN;
 }
 

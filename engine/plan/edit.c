@@ -139,7 +139,7 @@ static void say_of_added(const fb_analysis *a, fb_verdict *v)
 static void say_of_written(const fb_analysis *a, fb_verdict *v)
 {
     fb_str says = {0};
-    if (a->nest) fb_written_says(a->nest, &says);
+    if (a->nest) fb_nest_says_written(a->nest, &says);
     size_t used = strlen(v->text);
     if (says.n) snprintf(v->text + used, sizeof v->text - used, "; %s", fb_str_get(&says));
     fb_str_free(&says);

@@ -362,7 +362,7 @@ static void test_windows_are_written_out_in_a_loop(void **state)
         assert_int_equal(count_kind(s, FB_VALUE_REDUCE), 1);
         assert_int_equal(t.facts.flops, 32 * 64 * (want[i].folds + 1));
         fb_str says = {0};
-        fb_written_says(t.nest, &says);
+        fb_nest_says_written(t.nest, &says);
         assert_string_equal(fb_str_get(&says), "`pool` is computed where it is read, of 3 elements each time");
         fb_str_free(&says);
         drop(&t);
@@ -381,7 +381,7 @@ static void test_windows_are_written_out_beside_a_row(void **state)
     assert_int_equal(t.facts.rows, 64);
     assert_int_equal(count_kind(&t.nest->sections[0], FB_VALUE_REDUCE), 1);
     fb_str says = {0};
-    fb_written_says(t.nest, &says);
+    fb_nest_says_written(t.nest, &says);
     assert_string_equal(fb_str_get(&says),
                         "`pool` is computed where it is read, of 2 elements each time, 2 times over");
     fb_str_free(&says);
