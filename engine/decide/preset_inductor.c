@@ -460,10 +460,11 @@ static fb_id pooled(const fb_graph *g, fb_id node)
     return windows && fb_node_is_computed(g, at) ? at : FB_NONE;
 }
 
-/* Elements of a reduction from which on it is a loop. */
-static double unrolled_below(const fb_graph *g, fb_id node)
+/* Is a reduction of so many elements written out, and no loop? A pool's bound is the largest that is. */
+static bool is_unrolled(const fb_graph *g, fb_id node, int64_t elements)
 {
-    return fb_constant_value(pooled(g, node) == FB_NONE ? FB_INDUCTOR_UNROLLED : FB_INDUCTOR_UNROLLED_POOL);
+    if (pooled(g, node) != FB_NONE) return (double)elements <= limit_of(FB_INDUCTOR_UNROLLED_POOL);
+    return (double)elements < limit_of(FB_INDUCTOR_UNROLLED);
 }
 
 static void set_loops(const inductor *w, fb_id node)
@@ -475,7 +476,7 @@ static void set_loops(const inductor *w, fb_id node)
     v->bias_of = FB_NONE;
     if (fb_node_class(w->g, node) == FB_CLASS_REDUCTION && v->numel > 0)
         v->rnumel = fb_shape_elements(&w->g->nodes[n->args[0]].shape) / v->numel;
-    if (v->kind == REDUCTION && v->rnumel > 0 && v->rnumel < unrolled_below(w->g, node) && n->op != FB_OP_CUMSUM) {
+    if (v->kind == REDUCTION && v->rnumel > 0 && is_unrolled(w->g, node, v->rnumel) && n->op != FB_OP_CUMSUM) {
         v->kind = POINTWISE;
         v->unrolled = (int)v->rnumel;
         v->rnumel = 1;

@@ -258,13 +258,13 @@ static fb_graph *joins(void)
     return finish(g);
 }
 
-/* Maxima over windows, of which the mean is taken: written out in it. */
-static fb_graph *pool_and_mean(void)
+/* Maxima over windows of something computed, of which the mean is taken: written out in it up to 25 elements. */
+static fb_graph *pool_and_mean(int64_t high, int64_t wide)
 {
     fb_graph *g = fb_graph_new("pool_and_mean");
-    fb_id at = input(g, "x", DIMS(8, 16, 64, 64));
+    fb_id at = node1(g, FB_OP_EXP, "exp", input(g, "x", DIMS(8, 16, 64, 64)));
     for (int d = 2; d < 4; d++)
-        at = add_node(g, FB_OP_UNFOLD, NULL, &(fb_attrs){.dim = d, .stop = 2, .step = 2}, 1, &at);
+        at = add_node(g, FB_OP_UNFOLD, NULL, &(fb_attrs){.dim = d, .stop = d == 2 ? high : wide, .step = 2}, 1, &at);
     at = add_node(g, FB_OP_AMAX, "pool", &(fb_attrs){.n_axes = 2, .axes = {4, 5}}, 1, &at);
     output(g, add_node(g, FB_OP_MEAN, "mean", &(fb_attrs){.n_axes = 2, .axes = {2, 3}}, 1, &at));
     return finish(g);
@@ -322,7 +322,9 @@ static void inductor_has_the_kernels_of_torch_compile(void **state)
         {group_norm(16), 2},
         {group_norm(1), 1},
         {joins(), 9 + 1 + 1 + 1},
-        {pool_and_mean(), 1},
+        {pool_and_mean(2, 2), 1},
+        {pool_and_mean(5, 5), 1},
+        {pool_and_mean(2, 13), 2},
         {join_of_products(), 9 + 1 + 1},
         {norm_rolled(), 3},
     };
