@@ -238,6 +238,22 @@ static const char *operation(fb_emitter *e, const fb_value *v)
     return fb_emit_spell(e, spelling, operands, v->n_args);
 }
 
+/* Of a step of a reduction that is written out. */
+static const char *fold_spelling(fb_emitter *e, const fb_value *v)
+{
+    if (v->n_args == 1) return fb_arena_printf(e->arena, "$0 / %s", fb_emit_literal(e, v->dtype, v->number));
+    const fb_op_info *op = fb_op_get(fb_value_fold_op(e->nest->graph->nodes[v->node].op));
+    if (!is_float(v->dtype)) return op->integer;
+    return resolve_spelling(e, e->spell->op(op), &e->nest->graph->nodes[v->node], v->dtype);
+}
+
+static const char *folded(fb_emitter *e, const fb_value *v)
+{
+    const char *operands[2] = {0};
+    for (int i = 0; i < v->n_args; i++) operands[i] = fb_emit_ref(e, v->args[i]);
+    return fb_emit_spell(e, fold_spelling(e, v), operands, v->n_args);
+}
+
 static const char *random_element(fb_emitter *e, const fb_value *v)
 {
     const fb_attrs *at = e->nest->graph->nodes[v->node].attrs;
@@ -271,6 +287,7 @@ static const char *expression(fb_emitter *e, const fb_value *v)
     case FB_VALUE_LOAD: return loaded(e, v);
     case FB_VALUE_RANDOM: return random_element(e, v);
     case FB_VALUE_CHIP: return e->on_chip(e, v->node, v->at);
+    case FB_VALUE_FOLD: return folded(e, v);
     case FB_VALUE_SELECT: {
         const char *t = test(e, &e->nest->whens[v->when]);
         const char *a = fb_emit_ref(e, v->args[0]), *b = fb_emit_ref(e, v->args[1]);
@@ -281,12 +298,12 @@ static const char *expression(fb_emitter *e, const fb_value *v)
 }
 
 /* How often the spelling of its user writes operand `arg` down. */
-static int mentions(const fb_emitter *e, const fb_value *user, int arg)
+static int mentions(fb_emitter *e, const fb_value *user, int arg)
 {
-    if (user->kind != FB_VALUE_OP) return 1;
+    if (user->kind != FB_VALUE_OP && user->kind != FB_VALUE_FOLD) return 1;
     const fb_op_info *op = fb_op_get(e->nest->graph->nodes[user->node].op);
     fb_dtype of = e->section->values[user->args[op->max_args == 3]].dtype;
-    const char *spelling = spelling_of(e, user, of);
+    const char *spelling = user->kind == FB_VALUE_FOLD ? fold_spelling(e, user) : spelling_of(e, user, of);
     int n = 0;
     for (const char *p = strchr(spelling, '$'); p; p = strchr(p + 1, '$')) n += p[1] == '0' + arg;
     return n;
@@ -473,7 +490,7 @@ static const char *stored_value(fb_emitter *e, const fb_root *r)
 {
     const fb_value *x = &e->section->values[r->value];
     bool only = e->uses[r->value] == 1 && !e->known[r->value] && !e->whole[r->value] && !is_index(e, r->value);
-    if (!only || (x->kind != FB_VALUE_OP && x->kind != FB_VALUE_SELECT)) {
+    if (!only || (x->kind != FB_VALUE_OP && x->kind != FB_VALUE_SELECT && x->kind != FB_VALUE_FOLD)) {
         fb_emit_needed(e, r->value, r->space);
         return fb_emit_ref(e, r->value);
     }

@@ -8,7 +8,7 @@
  *    (max-autotune, which may use a template with an epilogue, is another preset); a bias that more than pointwise work
  *    reads, or that has 16 bits, goes with the product (addmm), and attention is one kernel of the library's where that
  *    has one for its sizes. A reduction of under 8 elements is written out. A join of many or of stored parts is no
- *    kernel: its parts are written in place.
+ *    kernel: its parts are written in place; where most of them have a place of their own already, they are copied.
  * 2. The scheduler fuses buffers pair by pair (scheduler.py fuse_nodes, choices.py): candidates share a buffer, the
  * best score first, in rounds until nothing changes. A reader fuses with what it reads where it reads it with the very
  *    index it was written with, and where the loops fit (codegen/simd.py can_fuse).
@@ -33,7 +33,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { POINTWISE, REDUCTION, EXTERNAL, IN_PLACE } kernel_kind;
+typedef enum {
+    POINTWISE,
+    REDUCTION,
+    EXTERNAL,
+    IN_PLACE, /* a join that its parts write */
+    COPIED,   /* a join whose parts have places of their own */
+} kernel_kind;
 
 /* An access to a buffer: the map by a key, 0 where it is the very index the buffer is written with. */
 typedef struct {
@@ -49,6 +55,7 @@ typedef FB_VEC(dep) deps;
 typedef struct {
     kernel_kind kind;
     bool buffer;   /* it is stored; else inlined */
+    bool placed;   /* … straight into a join */
     int unrolled;  /* a reduction of so many elements that is written out; 0 */
     fb_id call;    /* the first node of the framework's call that it is a part of, which is one kernel; FB_NONE */
     fb_id bias_of; /* the product that takes this sum along as its bias; FB_NONE */
@@ -337,6 +344,28 @@ static bool selects(const inductor *w, fb_id join)
     return all || (any && uses);
 }
 
+/* Must this part be copied to the join (ir.py ConcatKernel.realize_into)? What a library writes, what is there before,
+ * what a view shows and what lies in an earlier join cannot be written there. */
+static bool is_copied(const inductor *w, fb_id part)
+{
+    fb_id base = fb_access_base(w->g, part);
+    const value *v = &w->value[base];
+    return base != part || !fb_node_is_computed(w->g, base) || v->kind == EXTERNAL || v->placed;
+}
+
+/* A join that does not select. */
+static void lower_join(inductor *w, fb_id join)
+{
+    const fb_node *n = &w->g->nodes[join];
+    int copied = 0;
+    for (int k = 0; k < n->n_args; k++) copied += is_copied(w, n->args[k]);
+    w->value[join].kind = 2 * copied > n->n_args ? COPIED : IN_PLACE;
+    for (int k = 0; k < n->n_args && w->value[join].kind == IN_PLACE; k++) {
+        value *part = &w->value[fb_access_base(w->g, n->args[k])];
+        part->buffer = part->placed = true;
+    }
+}
+
 /* ---- a product's bias (fx_passes/post_grad.py) ---- */
 
 static bool expands_to(const fb_shape *s, const fb_shape *to)
@@ -431,10 +460,11 @@ static fb_id pooled(const fb_graph *g, fb_id node)
     return windows && fb_node_is_computed(g, at) ? at : FB_NONE;
 }
 
-/* Elements of a reduction from which on it is a loop. */
-static double unrolled_below(const fb_graph *g, fb_id node)
+/* Is a reduction of so many elements written out, and no loop? A pool's bound is the largest that is. */
+static bool is_unrolled(const fb_graph *g, fb_id node, int64_t elements)
 {
-    return fb_constant_value(pooled(g, node) == FB_NONE ? FB_INDUCTOR_UNROLLED : FB_INDUCTOR_UNROLLED_POOL);
+    if (pooled(g, node) != FB_NONE) return (double)elements <= limit_of(FB_INDUCTOR_UNROLLED_POOL);
+    return (double)elements < limit_of(FB_INDUCTOR_UNROLLED);
 }
 
 static void set_loops(const inductor *w, fb_id node)
@@ -446,7 +476,7 @@ static void set_loops(const inductor *w, fb_id node)
     v->bias_of = FB_NONE;
     if (fb_node_class(w->g, node) == FB_CLASS_REDUCTION && v->numel > 0)
         v->rnumel = fb_shape_elements(&w->g->nodes[n->args[0]].shape) / v->numel;
-    if (v->kind == REDUCTION && v->rnumel > 0 && v->rnumel < unrolled_below(w->g, node) && n->op != FB_OP_CUMSUM) {
+    if (v->kind == REDUCTION && v->rnumel > 0 && is_unrolled(w->g, node, v->rnumel) && n->op != FB_OP_CUMSUM) {
         v->kind = POINTWISE;
         v->unrolled = (int)v->rnumel;
         v->rnumel = 1;
@@ -552,10 +582,7 @@ static void lower(inductor *w)
         fb_id picture = pooled(g, i);
         if (picture != FB_NONE && w->value[picture].reads.n > 1) w->value[picture].buffer = true;
         collect_reads(w, i);
-        if (fb_node_class(g, i) == FB_CLASS_JOIN && !selects(w, i)) {
-            v->kind = IN_PLACE;
-            for (int k = 0; k < g->nodes[i].n_args; k++) w->value[fb_access_base(g, g->nodes[i].args[k])].buffer = true;
-        }
+        if (fb_node_class(g, i) == FB_CLASS_JOIN && !selects(w, i)) lower_join(w, i);
         if (v->kind != POINTWISE || w->d->planner->keep[i] || fb_node_class(g, i) == FB_CLASS_EFFECT) v->buffer = true;
         if (needs_stored(w, i) != FB_NONE || dear(w, i)) v->buffer = true;
     }
@@ -583,6 +610,9 @@ static void record_buffer(inductor *w, fb_id i)
         fb_decline_by_rule(w->d, c, (fb_beside){0},
                            "%d readers would each repeat %d reads and %d operations: `%s` is stored", n_readers(w, i),
                            v->reads.n, v->ops, name);
+    else if (v->kind == COPIED)
+        fb_decline_by_rule(w->d, c, (fb_beside){0},
+                           "most of what `%s` joins has a place in memory: it is copied to another", name);
     else if (is_pooled(w->g, i))
         fb_decline_by_rule(w->d, c, (fb_beside){0},
                            "each of its elements is in several windows of a pool: `%s` is stored", name);
@@ -611,7 +641,7 @@ static void lower_on_record(inductor *w)
             if (n > 1) snprintf(who, sizeof who, "each of its %d readers computes it again", n);
             v->buffer = !fb_decide(w->d, c, (fb_beside){0}, "%s, with %d read%s and %d operation%s: cheap", who,
                                    v->reads.n, v->reads.n == 1 ? "" : "s", v->ops, v->ops == 1 ? "" : "s");
-        } else if (v->kind == POINTWISE) {
+        } else if (v->kind == POINTWISE || v->kind == COPIED) {
             record_buffer(w, i);
         }
     }
@@ -735,6 +765,11 @@ static const char *apart(const inductor *w, fb_id sa, fb_id sb, char text[256])
     if (va->kind == IN_PLACE || vb->kind == IN_PLACE) {
         snprintf(text, 256, "`%s` has no kernel: its parts are written straight to their places",
                  va->kind == IN_PLACE ? na : nb);
+        return text;
+    }
+    if (va->kind == COPIED || vb->kind == COPIED) {
+        snprintf(text, 256, "the parts of `%s` are copied one by one, in loops of their own",
+                 va->kind == COPIED ? na : nb);
         return text;
     }
     if (a->n + b->n > limit_of(FB_INDUCTOR_FUSION_SIZE)) {

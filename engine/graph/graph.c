@@ -252,6 +252,32 @@ int64_t fb_node_flops(const fb_graph *g, fb_id id)
     return n->op == FB_OP_MATMUL ? 2 * elements * fb_contraction_of(g, id).depth : 0;
 }
 
+int64_t fb_reduced_elements(const fb_graph *g, fb_id reduction)
+{
+    const fb_node *n = &g->nodes[reduction];
+    const fb_shape *x = &g->nodes[n->args[0]].shape;
+    int64_t elements = 1;
+    for (int i = 0; i < n->attrs->n_axes; i++) elements *= x->dim[n->attrs->axes[i]];
+    return elements;
+}
+
+bool fb_reduces_windows(const fb_graph *g, fb_id reduction)
+{
+    fb_id at = g->nodes[reduction].args[0];
+    for (; fb_op_get(g->nodes[at].op)->cls == FB_CLASS_VIEW; at = g->nodes[at].args[0])
+        if (g->nodes[at].op == FB_OP_UNFOLD) return true;
+    return false;
+}
+
+bool fb_node_is_short_reduction(const fb_graph *g, fb_id node)
+{
+    fb_op op = g->nodes[node].op;
+    if (fb_node_class(g, node) != FB_CLASS_REDUCTION || op == FB_OP_ARGMAX || op == FB_OP_ARGMIN) return false;
+    int64_t elements = fb_reduced_elements(g, node);
+    return elements > 1 && elements <= FB_SHORT_WINDOW &&
+           (elements <= FB_SHORT_REDUCTION || fb_reduces_windows(g, node));
+}
+
 fb_contraction fb_contraction_of(const fb_graph *g, fb_id node)
 {
     const fb_node *n = &g->nodes[node];

@@ -209,6 +209,12 @@ fb_id fb_graph_find(const fb_graph *g, const char *name); /* by node name; FB_NO
 /* FLOPs of one evaluation of the node (multiply-add counts 2). */
 int64_t fb_node_flops(const fb_graph *g, fb_id id);
 int64_t fb_node_bytes(const fb_graph *g, fb_id id); /* elements × dtype size */
+/* Elements of the operand for each of a reduction's. A short one may be computed anew wherever it is read: over a few
+ * elements, or over a window of some more (a pool). Its result is an element, not the place of one. */
+enum { FB_SHORT_REDUCTION = 8, FB_SHORT_WINDOW = 25 };
+int64_t fb_reduced_elements(const fb_graph *g, fb_id reduction);
+bool fb_reduces_windows(const fb_graph *g, fb_id reduction);
+bool fb_node_is_short_reduction(const fb_graph *g, fb_id node);
 
 /* A contraction: so many products of matrices, rows × depth by depth × columns. */
 typedef struct {

@@ -22,7 +22,8 @@ typedef struct {
     fb_draft_root *roots;
     int blocked;
     bool scatter;
-    bool on_chip; /* the first root is a chain's left operand */
+    bool on_chip;    /* the first root is a chain's left operand */
+    bool writes_out; /* short reductions are computed for each element that reads them, and are no row's */
 } fb_draft;
 
 typedef struct {
@@ -59,6 +60,7 @@ typedef struct {
     int row, n;
     int64_t *at; /* scratch */
     uint32_t keep;
+    bool short_rows; /* a row has a reduction that could be written out instead */
 } fb_walk_result;
 
 /* Walks all roots of the draft. Stored nodes that are met where the section covers them whole become further roots of

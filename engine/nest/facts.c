@@ -204,7 +204,7 @@ static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, i
         f->flops += op->flops * times;
         f->specials += (int64_t)llround(
             fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target) * (double)times);
-    } else if (v->kind == FB_VALUE_SCAN) {
+    } else if (v->kind == FB_VALUE_SCAN || v->kind == FB_VALUE_FOLD) {
         f->flops += times;
     } else if (v->kind == FB_VALUE_REDUCE) {
         int64_t each = op->cls == FB_CLASS_CONTRACTION ? 2 : n->op == FB_OP_RANK ? FB_RANK_FLOPS : 1;

@@ -322,8 +322,8 @@ static bool check_blocked(fb_builder *b, const fb_section *s)
     return true;
 }
 
-/* Walks the draft, changing it as it asks, until sections stand for all of it. */
-static bool resolve(fb_builder *b, fb_draft *first)
+/* Walks the draft, changing it as it asks, until sections stand for all of it. *short_rows as in fb_walk_result. */
+static bool resolve_as(fb_builder *b, const fb_draft *first, bool *short_rows)
 {
     FB_VEC(fb_draft) work = {0};
     FB_VEC_PUSH(&work, *first);
@@ -332,6 +332,7 @@ static bool resolve(fb_builder *b, fb_draft *first)
         fb_draft draft = work.at[--work.n];
         fb_section section = {0};
         fb_walk_result r = fb_walk_draft(b, &draft, &section);
+        *short_rows |= r.short_rows;
         switch (r.end) {
         case FB_WALK_DONE:
             fine = check_blocked(b, &section);
@@ -355,6 +356,23 @@ static bool resolve(fb_builder *b, fb_draft *first)
     }
     FB_VEC_FREE(&work);
     return fine;
+}
+
+/* Where rows of short reductions do not go together with the rest, these are written out instead. */
+static bool resolve(fb_builder *b, fb_draft *first)
+{
+    int sections = b->sections.n, stored = b->nest->kernel.n_stored;
+    bool *done = fb_arena_copy(b->scratch, b->done, (size_t)stored * sizeof *done), short_rows = false;
+    fb_draft again = draft_copy(b, first);
+    if (resolve_as(b, first, &short_rows)) return true;
+    if (!short_rows) return false;
+    fb_verdict why = *b->why;
+    memcpy(b->done, done, (size_t)stored * sizeof *done);
+    b->sections.n = b->drafts.n = sections;
+    again.writes_out = true;
+    if (resolve_as(b, &again, &short_rows)) return true;
+    *b->why = why;
+    return false;
 }
 
 bool fb_builder_walk(fb_builder *b, fb_draft *draft, fb_section *section)

@@ -49,8 +49,10 @@ typedef enum {
     FB_VALUE_SELECT, /* args[0] where the innermost test of `when` holds, else args[1] */
     FB_VALUE_REDUCE, /* the reduction `node` of args[0] (a contraction: of args[0] * args[1]) over space `over`; an
                       * index_add: of args[0] where the index args[1] is the row (fb_section_adds) */
-    FB_VALUE_SCAN,   /* the running `node` of args[0] along the one variable of space `over` */
-    FB_VALUE_CHIP,   /* element `at` of the product `node` of a chain: of its own row, on chip */
+    FB_VALUE_FOLD, /* a step of the short reduction `node`, written out: args[0] with args[1]; the last of a mean has one
+                      * operand, and divides it by `number` */
+    FB_VALUE_SCAN, /* the running `node` of args[0] along the one variable of space `over` */
+    FB_VALUE_CHIP, /* element `at` of the product `node` of a chain: of its own row, on chip */
 } fb_value_kind;
 
 typedef struct {
@@ -284,6 +286,15 @@ static inline bool fb_value_is_leaf(const fb_value *v)
     return v->kind == FB_VALUE_CONST || v->kind == FB_VALUE_INDEX;
 }
 
+/* What a step of a reduction that is written out computes of two elements. */
+static inline fb_op fb_value_fold_op(fb_op reduction)
+{
+    return reduction == FB_OP_AMAX   ? FB_OP_MAXIMUM
+           : reduction == FB_OP_AMIN ? FB_OP_MINIMUM
+           : reduction == FB_OP_PROD ? FB_OP_MUL
+                                     : FB_OP_ADD;
+}
+
 /* Has `at` a meaning? */
 static inline bool fb_value_is_indexed(const fb_value *v)
 {
@@ -315,6 +326,10 @@ int fb_chain_product(const fb_chain *c, fb_id node);
 int fb_chain_seen(const fb_chain *c, int64_t row, int64_t rows, int64_t column, int64_t columns);
 /* Does the section read this product? */
 bool fb_section_reads_product(const fb_section *s, fb_id node);
+
+/* "`amax` is computed where it is read, of 9 elements each time, 2 times over", of the first reduction that is written
+ * out; nothing where none is. */
+void fb_nest_says_written(const fb_nest *nest, fb_str *out);
 
 /* ---- index_add (nest/added.c) ---- */
 

@@ -110,6 +110,13 @@ static void add_making(const printer *p, const fb_value *v)
         fb_str_addf(p->out, "%s", fb_op_get(g->nodes[v->node].op)->name);
         add_over(p, v);
         return;
+    case FB_VALUE_FOLD:
+        fb_str_addf(p->out, "%s written out: ", fb_op_get(g->nodes[v->node].op)->name);
+        if (v->n_args == 1)
+            fb_str_addf(p->out, "%%%d / %.0f", v->args[0], v->number);
+        else
+            add_args(p, v, v->n_args);
+        return;
     case FB_VALUE_SCAN:
         fb_str_addf(p->out, "running %s", fb_op_get(g->nodes[v->node].op)->name);
         add_over(p, v);
@@ -126,7 +133,8 @@ static void add_value(const printer *p, int i)
     const fb_value *v = &p->section->values[i];
     fb_str_addf(p->out, "    %%%-3d %-4s = ", i, fb_dtype_name(v->dtype));
     add_making(p, v);
-    bool named = v->kind == FB_VALUE_OP || v->kind == FB_VALUE_REDUCE || v->kind == FB_VALUE_SCAN;
+    bool named =
+        v->kind == FB_VALUE_OP || v->kind == FB_VALUE_REDUCE || v->kind == FB_VALUE_SCAN || v->kind == FB_VALUE_FOLD;
     if (named) fb_str_addf(p->out, "  (%s)", name_of(p, v->node));
     if (v->space == FB_NONE && v->kind != FB_VALUE_CONST)
         fb_str_add(p->out, v->rows ? "  · a row" : "  · once");

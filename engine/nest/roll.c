@@ -60,6 +60,7 @@ static bool same_value(const fb_nest *nest, const fb_value *a, const fb_value *b
     case FB_VALUE_INDEX: return a->at == b->at;
     case FB_VALUE_RANDOM: return a->at == b->at && same_computation(x, y);
     case FB_VALUE_SELECT: return true;
+    case FB_VALUE_FOLD: return same_computation(x, y) && a->number == b->number;
     default: return same_computation(x, y);
     }
 }

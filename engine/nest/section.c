@@ -1,5 +1,9 @@
 /* What the loops of one section are like: facts that code generation goes by, and the cost model with it. */
+#include "base/mem.h"
+#include "base/str.h"
 #include "nest/parts.h"
+
+#include <inttypes.h>
 
 bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
 {
@@ -62,4 +66,43 @@ int64_t fb_section_operations(const fb_section *s)
     int64_t each = 1 + s->n_values / (1 + s->n_passes);
     int64_t rows = fb_space_points(&s->rows);
     return points > INT64_MAX / each / (rows ? rows : 1) ? INT64_MAX : rows * points * each;
+}
+
+/* Steps of the reduction `node` that a section computes, written out. */
+static int64_t steps_written(const fb_section *s, fb_id node)
+{
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
+    int64_t rows = fb_space_points(&s->rows), steps = 0;
+    for (int i = 0; i < s->n_values; i++)
+        steps += s->values[i].kind == FB_VALUE_FOLD && s->values[i].node == node && s->values[i].space == FB_NONE;
+    for (int p = 0; p < s->n_passes; p++) {
+        int64_t points = fb_space_points(&s->spaces[s->passes[p].space]);
+        fb_section_needed(s, p, needed);
+        for (int i = 0; i < s->n_values; i++)
+            if (needed[i] && s->values[i].kind == FB_VALUE_FOLD && s->values[i].node == node &&
+                s->values[i].space == s->passes[p].space)
+                steps += points;
+    }
+    fb_free(needed);
+    return rows * steps;
+}
+
+static fb_id first_written(const fb_nest *nest)
+{
+    for (int s = 0; s < nest->n_sections; s++)
+        for (int i = 0; i < nest->sections[s].n_values; i++)
+            if (nest->sections[s].values[i].kind == FB_VALUE_FOLD) return nest->sections[s].values[i].node;
+    return FB_NONE;
+}
+
+void fb_nest_says_written(const fb_nest *nest, fb_str *out)
+{
+    fb_id node = first_written(nest);
+    if (node == FB_NONE) return;
+    const fb_node *n = &nest->graph->nodes[node];
+    int64_t each = fb_reduced_elements(nest->graph, node), steps = 0;
+    for (int s = 0; s < nest->n_sections; s++) steps += steps_written(&nest->sections[s], node);
+    int64_t times = steps / ((each - (n->op != FB_OP_MEAN)) * fb_shape_elements(&n->shape));
+    fb_str_addf(out, "`%s` is computed where it is read, of %" PRId64 " elements each time", n->name, each);
+    if (times > 1) fb_str_addf(out, ", %" PRId64 " times over", times);
 }

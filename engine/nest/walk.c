@@ -23,6 +23,8 @@ enum { MAX_LEVEL = 1000, MAX_PIECES = 4096, MAX_SELECTS = 64 };
 enum { MAX_REPEATS = 16, SMALL_REPEAT = 1 << 16 };
 /* Elements of a row of an index_add that is summed up on chip. */
 enum { MAX_SUMMED = 1 << 16 };
+/* Values of a section up to which short reductions are written out in it. */
+enum { MAX_WRITTEN = 1 << 12 };
 /* A contraction that is no dot with a vector is only fused into a generated kernel while it is small. */
 #define MAX_GENERATED_FLOPS ((int64_t)1 << 22)
 
@@ -52,6 +54,8 @@ typedef struct {
     fb_id reduction;   /* the innermost one being walked, for sentences */
     fb_id added;       /* the index_add that the section sums up row by row, FB_NONE … */
     bool inside_added; /* … of which source or index is being walked */
+    int64_t written;   /* how often what is walked is written out, by the short reductions around it */
+    bool short_rows;
     int level;
 } walk;
 
@@ -471,9 +475,8 @@ static int when_of_rows(walk *w, int when)
     return place_of(w, c.at).space == FB_NONE ? when_add(w, outer, c.at, c.low, c.high) : outer;
 }
 
-/* A row value must not depend on an inner variable: its whole row is needed before. Nor must the tests that it is read
- * under: those that do are left out of *when, which is fine as long as the rest keep its coordinates inside. */
-static bool row_level(walk *w, fb_id node, const fb_ix *coords, int *when)
+/* Where a reduction's coordinates vary, and the tests that its row is read under. */
+static place place_of_row(const walk *w, fb_id node, const fb_ix *coords)
 {
     const fb_node *n = &w->g->nodes[node];
     place p = {0, FB_NONE};
@@ -483,6 +486,21 @@ static bool row_level(walk *w, fb_id node, const fb_ix *coords, int *when)
         p.rows |= c.rows;
         if (c.space != FB_NONE) p.space = c.space;
     }
+    return p;
+}
+
+/* Is it needed for each element of a row, and not once for the row? */
+static bool is_inner(walk *w, fb_id node, const fb_ix *coords, int when)
+{
+    int of_rows = when_of_rows(w, when);
+    return place_of_row(w, node, coords).space != FB_NONE ||
+           (of_rows != when && !is_inside(w, &w->g->nodes[node].shape, coords, of_rows));
+}
+
+/* A row value must not depend on an inner variable: its whole row is needed before. Nor must the tests that it is read
+ * under: those that do are left out of *when, which is fine as long as the rest keep its coordinates inside. */
+static bool row_level(walk *w, fb_id node, const fb_ix *coords, int *when)
+{
     if (w->draft->scatter || w->inside_added) {
         char bytes[32];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
@@ -495,14 +513,13 @@ static bool row_level(walk *w, fb_id node, const fb_ix *coords, int *when)
         refuse_scattered(w, w->added);
         return false;
     }
-    int of_rows = when_of_rows(w, *when);
-    if (p.space != FB_NONE || (of_rows != *when && !is_inside(w, &n->shape, coords, of_rows))) {
+    if (is_inner(w, node, coords, *when)) {
         refuse_inner(w, node);
         return false;
     }
-    *when = of_rows;
+    *when = when_of_rows(w, *when);
     w->reduces = true;
-    w->reduced_at |= p.rows;
+    w->reduced_at |= place_of_row(w, node, coords).rows;
     return true;
 }
 
@@ -527,6 +544,66 @@ static fb_val reduce(walk *w, fb_id node, int space, const fb_val *args, int n_a
     return add(w, v);
 }
 
+/* ---- short reductions, written out ----
+ *
+ * A reduction over few elements (a pool's window) need not be a row's: as an expression of its elements it is computed
+ * anew wherever it is read, in a pass over something else, too. */
+
+static bool may_write_out(const walk *w, fb_id node)
+{
+    bool loops = w->b->nest->kernel.kind == FB_NEST_LOOPS && !w->b->operand;
+    if (!loops || w->draft->scatter || w->added != FB_NONE || !fb_node_is_short_reduction(w->g, node)) return false;
+    return w->written * fb_reduced_elements(w->g, node) <= FB_SHORT_WINDOW && w->values.n <= MAX_WRITTEN;
+}
+
+static fb_val fold(walk *w, fb_id node, fb_val so_far, fb_val next)
+{
+    fb_value v = value_of(FB_VALUE_FOLD, node, w->g->nodes[node].dtype);
+    v.n_args = 2;
+    v.args[0] = so_far;
+    v.args[1] = next;
+    return add(w, v);
+}
+
+static fb_val divided(walk *w, fb_id node, fb_val sum, int64_t points)
+{
+    fb_value v = value_of(FB_VALUE_FOLD, node, w->g->nodes[node].dtype);
+    v.n_args = 1;
+    v.args[0] = sum;
+    v.number = (double)points;
+    return add(w, v);
+}
+
+/* The operand's coordinates, of the reduction's and those of what is reduced. */
+static void reduced_coords(const walk *w, fb_id node, const fb_ix *coords, const fb_ix *inner, fb_ix *at)
+{
+    const fb_node *n = &w->g->nodes[node];
+    uint32_t reduced = 0;
+    for (int i = 0; i < n->attrs->n_axes; i++) reduced |= 1u << n->attrs->axes[i];
+    for (int d = 0, i = 0, o = 0; d < w->g->nodes[n->args[0]].shape.rank; d++) {
+        bool gone = reduced >> d & 1;
+        at[d] = gone ? inner[i++] : coords[o];
+        if (!gone || FB_MUTATE(33, n->attrs->keepdim, false)) o++;
+    }
+}
+
+static fb_val write_out(walk *w, fb_id node, const fb_ix *coords, int when, int n_inner, const int64_t *extents)
+{
+    int64_t points = fb_reduced_elements(w->g, node);
+    fb_val so_far = FB_NONE;
+    w->written *= points;
+    for (int64_t p = 0; p < points && !stopped(w); p++) {
+        fb_ix inner[FB_MAX_RANK], at[FB_MAX_RANK];
+        fb_ix_unravel(w->pool, fb_ix_const(w->pool, p), n_inner, extents, inner);
+        reduced_coords(w, node, coords, inner, at);
+        fb_val x = walk_node(w, w->g->nodes[node].args[0], at, when);
+        if (!stopped(w)) so_far = p ? fold(w, node, so_far, x) : x;
+    }
+    w->written /= points;
+    if (stopped(w)) return FB_NONE;
+    return w->g->nodes[node].op == FB_OP_MEAN ? divided(w, node, so_far, points) : so_far;
+}
+
 static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
 {
     const fb_node *n = &w->g->nodes[node], *x = &w->g->nodes[n->args[0]];
@@ -542,6 +619,11 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
     if (points == 0) return empty_reduction(w, node);
     bool arg = n->op == FB_OP_ARGMAX || n->op == FB_OP_ARGMIN;
     if (points == 1 && arg) return constant(w, node, n->dtype, 0);
+    if (may_write_out(w, node)) {
+        if (w->draft->writes_out || is_inner(w, node, coords, when))
+            return write_out(w, node, coords, when, n_inner, extents);
+        w->short_rows |= fb_reduces_windows(w->g, node);
+    }
     if (points > 1 && !row_level(w, node, coords, &when)) return FB_NONE;
     if (points > 1 && w->b->operand)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
@@ -555,11 +637,7 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
         if (want_factor(w, coords[d], candidates, n_candidates)) return FB_NONE;
     fb_ix inner[FB_MAX_RANK], at[FB_MAX_RANK];
     int space = space_for(w, n_inner, extents, inner);
-    for (int d = 0, i = 0, o = 0; d < x->shape.rank; d++) {
-        bool gone = reduced >> d & 1;
-        at[d] = gone ? inner[i++] : coords[o];
-        if (!gone || FB_MUTATE(33, n->attrs->keepdim, false)) o++;
-    }
+    reduced_coords(w, node, coords, inner, at);
     fb_id outer = w->reduction;
     w->reduction = node;
     fb_val v = walk_node(w, n->args[0], at, when);
@@ -655,6 +733,7 @@ static bool is_made(const walk *w, fb_val v)
 {
     const fb_value *x = &w->values.at[v];
     if (x->kind == FB_VALUE_OP || x->kind == FB_VALUE_REDUCE || x->kind == FB_VALUE_SCAN) return true;
+    if (x->kind == FB_VALUE_FOLD) return true;
     if (x->kind == FB_VALUE_CHIP || (x->kind == FB_VALUE_LOAD && fb_nest_is_product(w->b->nest, x->node))) return true;
     for (int i = 0; i < x->n_args; i++)
         if (is_made(w, x->args[i])) return true;
@@ -913,17 +992,31 @@ static fb_val walk_node(walk *w, fb_id node, const fb_ix *coords, int when)
 
 /* ---- the whole draft ---- */
 
+/* How often the reduction v is computed for each of its elements, and how many steps that takes in all. */
+static int64_t repeats_of(const walk *w, const fb_value *v, double *work)
+{
+    const fb_space *rows = &w->draft->rows;
+    int64_t repeats = 1;
+    if (v->kind == FB_VALUE_FOLD) { /* one step of it: at every point, wherever the elements lie */
+        int64_t elements = fb_shape_elements(&w->g->nodes[v->node].shape);
+        int64_t points = fb_space_points(rows) * (v->space == FB_NONE ? 1 : fb_space_points(&w->spaces.at[v->space]));
+        *work = (double)points * (double)fb_reduced_elements(w->g, v->node);
+        return points / (elements ? elements : 1);
+    }
+    for (int d = 0; d < rows->n; d++)
+        if (!(v->rows >> d & 1)) repeats *= rows->extent[d];
+    *work = (double)fb_space_points(rows) * (double)fb_space_points(&w->spaces.at[v->over]);
+    return repeats;
+}
+
 /* Reductions that a larger row repeats: fine a few times, or when they are small. */
 static bool repeats_allowed(walk *w)
 {
-    const fb_space *rows = &w->draft->rows;
     for (int i = 0; i < w->values.n; i++) {
         const fb_value *v = &w->values.at[i];
-        if (v->kind != FB_VALUE_REDUCE) continue;
-        int64_t repeats = 1;
-        for (int d = 0; d < rows->n; d++)
-            if (!(v->rows >> d & 1)) repeats *= rows->extent[d];
-        double work = (double)fb_space_points(rows) * (double)fb_space_points(&w->spaces.at[v->over]);
+        double work;
+        if (v->kind != FB_VALUE_REDUCE && v->kind != FB_VALUE_FOLD) continue;
+        int64_t repeats = repeats_of(w, v, &work);
         if (repeats <= MAX_REPEATS || work <= SMALL_REPEAT) continue;
         char bytes[32], room[64];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, v->node));
@@ -968,8 +1061,13 @@ static void finish_values(walk *w, fb_section *s, fb_val *root_values)
 
 fb_walk_result fb_walk_draft(fb_builder *b, fb_draft *draft, fb_section *section)
 {
-    walk w = {
-        .b = b, .g = b->nest->graph, .pool = b->nest->pool, .draft = draft, .reduction = FB_NONE, .added = FB_NONE};
+    walk w = {.b = b,
+              .g = b->nest->graph,
+              .pool = b->nest->pool,
+              .draft = draft,
+              .reduction = FB_NONE,
+              .added = FB_NONE,
+              .written = 1};
     for (int s = 0; s < draft->n_spaces; s++) FB_VEC_PUSH(&w.spaces, draft->spaces[s]);
     FB_VEC(fb_val) values = {0};
     for (int i = 0; i < draft->n_roots && !stopped(&w); i++) {
@@ -986,6 +1084,7 @@ fb_walk_result fb_walk_draft(fb_builder *b, fb_draft *draft, fb_section *section
         w.result.keep = keep;
     }
     if (!stopped(&w) && repeats_allowed(&w)) finish_values(&w, section, values.at);
+    w.result.short_rows = w.short_rows;
     HASH_CLEAR(hh, w.memo);
     FB_VEC_FREE(&values);
     FB_VEC_FREE(&w.values);

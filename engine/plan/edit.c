@@ -135,6 +135,16 @@ static void say_of_added(const fb_analysis *a, fb_verdict *v)
     fb_str_free(&says);
 }
 
+/* Of a short reduction that is no row's here: what it is made of, and how often. */
+static void say_of_written(const fb_analysis *a, fb_verdict *v)
+{
+    fb_str says = {0};
+    if (a->nest) fb_nest_says_written(a->nest, &says);
+    size_t used = strlen(v->text);
+    if (says.n) snprintf(v->text + used, sizeof v->text - used, "; %s", fb_str_get(&says));
+    fb_str_free(&says);
+}
+
 static fb_verdict join(const fb_plan *plan, const char *what, const fb_ids *slots, fb_plan **result)
 {
     fb_verdict v;
@@ -149,6 +159,7 @@ static fb_verdict join(const fb_plan *plan, const char *what, const fb_ids *slot
     pay(&after, plan, to, fb_analysis_cost(plan->planner, to));
     v = verdict_of(plan, what, toll_of_nodes(plan, slots), after);
     say_of_added(to, &v);
+    say_of_written(to, &v);
     if (result) {
         *result = fb_plan_copy(plan);
         fb_commit_join(*result, slots->at, slots->n, to);

@@ -88,7 +88,8 @@ bool fb_plan_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
     const fb_planner *p = plan->planner;
     const fb_node *n = &p->g->nodes[node];
     fb_op_class cls = fb_node_class(p->g, node);
-    if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_JOIN && n->op != FB_OP_EMBEDDING) {
+    bool by_element = cls == FB_CLASS_POINTWISE || cls == FB_CLASS_JOIN || n->op == FB_OP_EMBEDDING;
+    if (!by_element && !fb_node_is_short_reduction(p->g, node)) {
         char bytes[32], pass[96];
         int64_t read = 0;
         for (int k = 0; k < n->n_args; k++) read += fb_node_bytes(p->g, n->args[k]);

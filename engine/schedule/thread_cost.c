@@ -103,6 +103,10 @@ static void add_value(const fb_nest *nest, const fb_value *v, double times, int 
         if (is_taken_in(nest, v)) steps = 0;
         w->chain += RESULT * (steps + (fb_special_branches(op) ? all * slow : all * slow / SIDE_BY_SIDE));
         w->instructions += all * (1 + slow);
+    } else if (v->kind == FB_VALUE_FOLD) {
+        fb_op op = nest->graph->nodes[v->node].op;
+        w->chain += steps * RESULT;
+        w->instructions += all * (op == FB_OP_AMAX || op == FB_OP_AMIN ? EXTREMUM : 1);
     } else if (v->kind == FB_VALUE_REDUCE) {
         fb_op op = nest->graph->nodes[v->node].op;
         w->instructions += all * (op == FB_OP_AMAX || op == FB_OP_AMIN ? EXTREMUM : 1);

@@ -385,6 +385,34 @@ static void recompute(void **state)
     bench_free(&b);
 }
 
+/* A pool may be computed again by each reader; what it says of one inside another loop. */
+static void recompute_pool(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("pool again");
+    fb_id at = input(g, "x", DIMS(64, 4096));
+    at = add_node(g, FB_OP_UNFOLD, NULL, &(fb_attrs){.dim = 1, .stop = 4, .step = 4}, 1, &at);
+    fb_id pool = over_axis(g, FB_OP_AMAX, "pool", at, 2, false);
+    output(g, node1(g, FB_OP_TANH, "t", pool));
+    output(g, over_axis(g, FB_OP_SUM, "total", pool, 1, false));
+    bench b = bench_of(finish(g));
+    fb_edit fuse = edit_of(&b, FB_EDIT_FUSE, "pool", "total");
+    fb_verdict v = fb_plan_try(b.plan, &fuse, NULL);
+    assert_int_equal(v.rule, FB_RULE_NONE);
+    if (!strstr(v.text, "`pool` is computed where it is read, of 4 elements each time")) fail_msg("%s", v.text);
+    apply(&b, edit_of(&b, FB_EDIT_RECOMPUTE, "pool", NULL));
+    assert_true(fb_plan_recomputed(b.plan, named(b.g, "pool")));
+    assert_int_equal(fb_plan_groups(b.plan), 2);
+    bench_free(&b);
+    g = fb_graph_new("long windows");
+    at = input(g, "x", DIMS(64, 4096));
+    at = add_node(g, FB_OP_UNFOLD, NULL, &(fb_attrs){.dim = 1, .stop = 26, .step = 26}, 1, &at);
+    output(g, node1(g, FB_OP_TANH, "t", over_axis(g, FB_OP_AMAX, "pool", at, 2, false)));
+    b = bench_of(finish(g));
+    refused(&b, edit_of(&b, FB_EDIT_RECOMPUTE, "pool", NULL), FB_VERDICT_ILLEGAL, FB_RULE_RECOMPUTE);
+    bench_free(&b);
+}
+
 static void knob(void **state)
 {
     (void)state;
@@ -482,7 +510,8 @@ static void steps(void **state)
     T(region)                                                                                                          \
     T(write_after_read)                                                                                                \
     T(reduced_first)                                                                                                   \
-    T(access_map) T(sorted_rows) T(gather) T(contraction) T(library) T(size) T(recompute) T(knob) T(steps)
+    T(access_map)                                                                                                      \
+    T(sorted_rows) T(gather) T(contraction) T(library) T(size) T(recompute) T(recompute_pool) T(knob) T(steps)
 
 /* Runs last: the test that the table names is there, and the rule has spoken in one of them. */
 static void every_rule_has_a_test(void **state)

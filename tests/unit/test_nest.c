@@ -327,6 +327,106 @@ static void test_refusals(void **state)
             "512");
 }
 
+/* Windows of `wide` elements along the last dim, the next one `step` further on. */
+static fb_id windows(fb_graph *g, fb_op op, const char *name, fb_id x, int64_t wide, int64_t step)
+{
+    int rank = g->nodes[x].shape.rank;
+    fb_id w = NODE(g, FB_OP_UNFOLD, NULL, (&(fb_attrs){.dim = rank - 1, .stop = wide, .step = step}), x);
+    return NODE(g, op, name, (&(fb_attrs){.n_axes = 1, .axes = {rank}}), w);
+}
+
+static int count_kind(const fb_section *s, fb_value_kind kind)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_values; i++) n += s->values[i].kind == kind;
+    return n;
+}
+
+/* A pool inside a sum over all of its elements: no row of its own, and its steps are counted. */
+static void test_windows_are_written_out_in_a_loop(void **state)
+{
+    (void)state;
+    const struct {
+        fb_op op;
+        int folds; /* of three elements: two steps, and a mean's division */
+    } want[] = {{FB_OP_AMAX, 2}, {FB_OP_AMIN, 2}, {FB_OP_SUM, 2}, {FB_OP_PROD, 2}, {FB_OP_MEAN, 3}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        fb_graph *g = fb_graph_new("pool and sum");
+        fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(32, 129), FB_F32);
+        fb_id pool = windows(g, want[i].op, "pool", x, 3, 2);
+        fb_id total = NODE(g, FB_OP_SUM, "total", (&(fb_attrs){.n_axes = 1, .axes = {1}}), pool);
+        trial t = build(with_output(g, total), false);
+        expect(&t, 32 * 129 * 4, 32 * 4, 1);
+        const fb_section *s = &t.nest->sections[0];
+        assert_int_equal(count_kind(s, FB_VALUE_FOLD), want[i].folds);
+        assert_int_equal(count_kind(s, FB_VALUE_REDUCE), 1);
+        assert_int_equal(t.facts.flops, 32 * 64 * (want[i].folds + 1));
+        fb_str says = {0};
+        fb_nest_says_written(t.nest, &says);
+        assert_string_equal(fb_str_get(&says), "`pool` is computed where it is read, of 3 elements each time");
+        fb_str_free(&says);
+        drop(&t);
+    }
+}
+
+/* A pool that is scaled by what all of it sums up to: rows of both would be each other's repetition. */
+static void test_windows_are_written_out_beside_a_row(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("pool, scaled");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(64, 4096), FB_F32), pool = windows(g, FB_OP_AMAX, "pool", x, 2, 2);
+    fb_id total = NODE(g, FB_OP_SUM, "total", (&(fb_attrs){.n_axes = 1, .axes = {1}, .keepdim = true}), pool);
+    trial t = build(with_output(g, NODE(g, FB_OP_MUL, "scaled", NULL, pool, total)), false);
+    expect(&t, 64 * 4096 * 4, 64 * 2048 * 4, 1);
+    assert_int_equal(t.facts.rows, 64);
+    assert_int_equal(count_kind(&t.nest->sections[0], FB_VALUE_REDUCE), 1);
+    fb_str says = {0};
+    fb_nest_says_written(t.nest, &says);
+    assert_string_equal(fb_str_get(&says),
+                        "`pool` is computed where it is read, of 2 elements each time, 2 times over");
+    fb_str_free(&says);
+    drop(&t);
+    /* alone it is a row's, as before */
+    g = fb_graph_new("pool");
+    x = source(g, FB_OP_INPUT, "x", SHAPE(64, 4096), FB_F32);
+    t = build(with_output(g, windows(g, FB_OP_AMAX, "pool", x, 2, 2)), false);
+    assert_int_equal(count_kind(&t.nest->sections[0], FB_VALUE_FOLD), 0);
+    drop(&t);
+}
+
+static fb_graph *summed(fb_op op, int64_t wide, bool window)
+{
+    fb_graph *g = fb_graph_new("summed");
+    fb_id x = source(g, FB_OP_INPUT, "x", window ? SHAPE(32, 4096) : SHAPE(32, 512, wide), FB_F32), at;
+    if (window)
+        at = windows(g, op, "short", x, wide, wide);
+    else
+        at = NODE(g, op, "short", (&(fb_attrs){.n_axes = 1, .axes = {2}}), x);
+    return with_output(g, NODE(g, FB_OP_SUM, "total", (&(fb_attrs){.n_axes = 1, .axes = {1}}), at));
+}
+
+/* Only windows of 25 and other reductions of 8 elements at most, and none that is read over and over. */
+static void test_what_is_not_written_out(void **state)
+{
+    (void)state;
+    trial t = build(summed(FB_OP_AMAX, 25, true), false);
+    assert_non_null(t.nest);
+    drop(&t);
+    t = build(summed(FB_OP_AMAX, 8, false), false);
+    assert_non_null(t.nest);
+    drop(&t);
+    refused(summed(FB_OP_AMAX, 26, true), false, FB_RULE_REDUCED_FIRST, "total", "short");
+    refused(summed(FB_OP_AMAX, 9, false), false, FB_RULE_REDUCED_FIRST, "total", "short");
+    refused(summed(FB_OP_ARGMAX, 4, true), false, FB_RULE_REDUCED_FIRST, "total", "short");
+
+    fb_graph *g = fb_graph_new("read by many");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(32, 1, 4096), FB_F32);
+    fb_id y = source(g, FB_OP_INPUT, "y", SHAPE(32, 64, 1024), FB_F32), pool = windows(g, FB_OP_AMAX, "pool", x, 4, 4);
+    fb_id both = NODE(g, FB_OP_ADD, "both", NULL, pool, y);
+    refused(with_output(g, NODE(g, FB_OP_SUM, "total", (&(fb_attrs){.n_axes = 2, .axes = {1, 2}}), both)), false,
+            FB_RULE_REDUCED_FIRST, "pool", "64 times over");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +443,9 @@ int main(void)
         cmocka_unit_test(test_joins),
         cmocka_unit_test(test_library),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_windows_are_written_out_in_a_loop),
+        cmocka_unit_test(test_windows_are_written_out_beside_a_row),
+        cmocka_unit_test(test_what_is_not_written_out),
     };
     return cmocka_run_group_tests_name("nest", tests, NULL, NULL);
 }

@@ -258,6 +258,31 @@ static fb_graph *joins(void)
     return finish(g);
 }
 
+/* Maxima over windows of something computed, of which the mean is taken: written out in it up to 25 elements. */
+static fb_graph *pool_and_mean(int64_t high, int64_t wide)
+{
+    fb_graph *g = fb_graph_new("pool_and_mean");
+    fb_id at = node1(g, FB_OP_EXP, "exp", input(g, "x", DIMS(8, 16, 64, 64)));
+    for (int d = 2; d < 4; d++)
+        at = add_node(g, FB_OP_UNFOLD, NULL, &(fb_attrs){.dim = d, .stop = d == 2 ? high : wide, .step = 2}, 1, &at);
+    at = add_node(g, FB_OP_AMAX, "pool", &(fb_attrs){.n_axes = 2, .axes = {4, 5}}, 1, &at);
+    output(g, add_node(g, FB_OP_MEAN, "mean", &(fb_attrs){.n_axes = 2, .axes = {2, 3}}, 1, &at));
+    return finish(g);
+}
+
+/* Products are joined, which a library has written elsewhere: they are copied, and read from there. */
+static fb_graph *join_of_products(void)
+{
+    enum { PARTS = 9 };
+    fb_graph *g = fb_graph_new("join_of_products");
+    fb_id part[PARTS];
+    for (int i = 0; i < PARTS; i++)
+        part[i] = node2(g, FB_OP_MATMUL, NULL, input(g, "x", DIMS(256, 64)), input(g, "w", DIMS(64, 32)));
+    fb_id all = add_node(g, FB_OP_CAT, "all", &(fb_attrs){.dim = 1}, PARTS, part);
+    output(g, node1(g, FB_OP_TANH, "tanh", all));
+    return finish(g);
+}
+
 /* PyTorch's roll along each of the first two dims, as the importer writes it. */
 static fb_id rolled(fb_graph *g, fb_id x, int64_t n)
 {
@@ -297,6 +322,10 @@ static void inductor_has_the_kernels_of_torch_compile(void **state)
         {group_norm(16), 2},
         {group_norm(1), 1},
         {joins(), 9 + 1 + 1 + 1},
+        {pool_and_mean(2, 2), 1},
+        {pool_and_mean(5, 5), 1},
+        {pool_and_mean(2, 13), 2},
+        {join_of_products(), 9 + 1 + 1},
         {norm_rolled(), 3},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
