@@ -43,7 +43,7 @@ for _name, (_kind, _schema, _, _params) in OPS.items():
         CALLS[_schema] = of_floats(_name, _params)
 for _name in ("neg", "abs", "sign", "relu"):
     CALLS[_name] = lambda g, x, _op=_name: x if x.dtype == "bool" and _op in ("sign", "abs") else g.unary(_op, x)
-for _name in ("floor", "ceil", "round"):
+for _name in ("floor", "ceil"):
     CALLS[_name] = lambda g, x, _op=_name: g.unary(_op, x) if x.dtype in FLOATS else x
 for _name in ("mul", "minimum", "maximum", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor"):
     CALLS[_name] = lambda g, a, b, _op=_name: g.binary(_op, a, b)
@@ -53,13 +53,37 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     CALLS[_name] = lambda g, a, b, _op=_name: g.binary(_op, a, b, "bool")
 for _name in ("and", "or", "xor"):
     CALLS[f"__{_name}__"] = CALLS[f"bitwise_{_name}"]
-for _name in ("contiguous", "clone", "detach", "detach_", "alias", "lift_fresh_copy", "positive"):
+for _name in ("contiguous", "clone", "detach", "detach_", "alias", "lift_fresh_copy", "positive", "real", "conj", "conj_physical",
+              "resolve_conj", "resolve_neg"):
     CALLS[_name] = lambda g, x: x
 CALLS["logical_not"] = lambda g, x: g.unary("logical_not", g.cast(x, "bool"))
 CALLS["logical_xor"] = lambda g, a, b: g.binary("ne", g.cast(a, "bool"), g.cast(b, "bool"))
 CALLS["bitwise_not"] = lambda g, x: g.unary("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 CALLS["square"] = lambda g, x: g.binary("mul", x, x)
 CALLS["log10"] = lambda g, x: g.binary("mul", g.unary("log", in_floats(g, x)), math.log10(math.e))
+
+
+@call("round")
+def _round(g, x, *, decimals=0):
+    if x.dtype not in FLOATS or not decimals:
+        return g.unary("round", x) if x.dtype in FLOATS else x
+    there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return g.binary(back, g.unary("round", g.binary(there, x, 10.0 ** abs(decimals))), 10.0 ** abs(decimals))
+
+
+@call("fmax", "fmin")
+def _fmax(g, a, b, *, op="maximum"):
+    """The operand that is a number, where one is."""
+    dtype = promoted(a, b)
+    a, b = g.value(a, dtype), g.value(b, dtype)
+    y = g.binary(op, a, b)
+    if dtype not in FLOATS:
+        return y
+    return g.where(g.binary("ne", a, a, "bool"), b, g.where(g.binary("ne", b, b, "bool"), a, y, dtype), dtype)
+
+
+CALLS["fmin"] = lambda g, a, b: _fmax(g, a, b, op="minimum")
+
 
 @call("expm1")
 def _expm1(g, x):
@@ -91,6 +115,32 @@ CALLS["sinh"] = lambda g, x: g.binary("mul", g.unary("tanh", in_floats(g, x)), _
 def _atanh(g, x):
     x = in_floats(g, x)
     return g.binary("mul", g.unary("log1p", g.binary("div", g.binary("mul", x, 2), g.binary("sub", 1, x))), 0.5)
+
+
+@call("asinh")
+def _asinh(g, x):
+    """ln(a + sqrt(a² + 1)), a = |x|, beside 0 and beyond the square root of all numbers, with the sign of x."""
+    x = in_floats(g, x)
+    a = g.unary("abs", x)
+    near = g.unary("clamp", a, value=0, high=1e4)
+    square = g.binary("mul", near, near)
+    y = g.unary("log1p", g.binary("add", near, g.binary("div", square, g.binary("add", g.unary("sqrt", g.binary("add", square, 1)), 1))))
+    far = g.binary("add", g.unary("log", a), math.log(2))
+    return g.binary("mul", g.unary("sign", x), g.where(g.binary("gt", a, 1e4, "bool"), far, y, x.dtype))
+
+
+@call("acosh")
+def _acosh(g, x):
+    """ln(x + sqrt(x² - 1)), as 1 + what x is above 1."""
+    x = in_floats(g, x)
+    above = g.binary("sub", x, 1)
+    near = g.binary("minimum", above, 1e4)
+    y = g.unary("log1p", g.binary("add", near, g.unary("sqrt", g.binary("mul", near, g.binary("add", near, 2)))))
+    return g.where(g.binary("gt", above, 1e4, "bool"), g.binary("add", g.unary("log", x), math.log(2)), y, x.dtype)
+
+
+CALLS["ldexp"] = lambda g, x, by: g.binary("mul", x, g.unary("exp2", in_floats(g, by)))
+CALLS["dist"] = lambda g, a, b, p=2: _norm(g, g.binary("sub", a, b), p)
 
 
 def shifted(g, x, by, op):
@@ -351,6 +401,11 @@ def _pad(g, x, amounts, mode="constant", value=None):
         return g.pad(x, amounts, value)
     for i in range(0, len(amounts), 2):
         d, before, after = len(x.shape) - 1 - i // 2, amounts[i], amounts[i + 1]
+        if min(before, after) < 0 and mode == "replicate":  # an edge is repeated before the other is cut off
+            whole = x.shape[d] + max(before, 0) + max(after, 0)
+            x = _pad(g, x, [0, 0] * (i // 2) + [max(before, 0), max(after, 0)], mode)
+            x = g.slice(x, d, max(-before, 0), whole - max(-after, 0))
+            continue
         x = g.slice(x, d, max(-before, 0), x.shape[d] - max(-after, 0))
         n, before, after = x.shape[d], max(before, 0), max(after, 0)
         if mode == "reflect":
