@@ -155,6 +155,37 @@ FB_DEVICE float fb_mishf(float x)
 
 FB_DEVICE double fb_mish(double x) { return x * tanh(log1p(exp(x))); }
 
+// As in prelude.h.
+FB_DEVICE float fb_digammaf(float x)
+{
+    bool left = x < 0;
+    float part = x - rintf(x), y = left ? -3.14159265f / tanf(3.14159265f * part) : 0.0f, z = left ? 1.0f - x : x;
+    for (int k = 0; k < 6; k++) {
+        bool small = z < 6.0f;
+        y -= small ? 1.0f / z : 0.0f;
+        z += small ? 1.0f : 0.0f;
+    }
+    float r = 1.0f / (z * z), tail = r * (0.0833333333f - r * (0.00833333333f - r * 0.00396825397f));
+    y += logf(z) - 0.5f / z - tail;
+    y = x < 0 && (part == 0 || isinf(x)) ? NAN : y;
+    return x == 0 ? copysignf(INFINITY, -x) : y;
+}
+
+FB_DEVICE double fb_digamma(double x)
+{
+    if (x == 0) return copysign((double)INFINITY, -x);
+    if (x < 0 && (x == floor(x) || isinf(x))) return NAN;
+    double y = 0;
+    if (x < 0) {
+        y = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - rint(x)));
+        x = 1 - x;
+    }
+    for (; x < 10; x++) y -= 1 / x;
+    double r = 1 / (x * x);
+    double tail = r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132 - r * 691.0 / 32760)))));
+    return y + log(x) - 0.5 / x - tail;
+}
+
 // Remainders take the divisor's sign.
 FB_DEVICE float fb_fmod_floorf(float a, float b)
 {

@@ -352,6 +352,77 @@ static inline float fb_mishf(float x)
     return x > 20.0f ? x : y;
 }
 
+/* The angle of the point (x, y): the smaller coordinate over the larger, from tan π/8 on beside π/4 (the polynomial is
+ * Cephes'), then turned into its octant. π/2 and π come in two parts. */
+static inline float fb_atan2f(float y, float x)
+{
+    float a = fabsf(x), b = fabsf(y), most = a > b ? a : b, least = a > b ? b : a;
+    float scale = most > 0x1p125f ? 0.25f : 1.0f; /* no sum overflows */
+    least = least == INFINITY ? 1.0f : most == INFINITY ? 0.0f : least * scale;
+    most = most == INFINITY ? 1.0f : most == 0.0f ? 1.0f : most * scale;
+    bool far = least > 0.414213562f * most;
+    float t = (far ? least - most : least) / (far ? least + most : most), z = t * t;
+    float p = 8.05374449538e-2f;
+    p = p * z - 1.38776856032e-1f;
+    p = p * z + 1.99777106478e-1f;
+    p = p * z - 3.33329491539e-1f;
+    float r = p * z * t + t;
+    r = far ? 0.785398185f + (r - 2.18556941e-8f) : r;
+    r = b > a ? 1.57079637f - (r + 4.37113883e-8f) : r;
+    r = copysignf(1.0f, x) < 0 ? 3.14159274f - (r + 8.74227766e-8f) : r;
+    return x != x || y != y ? x + y : copysignf(r, y);
+}
+
+/* M. Giles, Approximating the erfinv function. */
+static inline float fb_erfinvf(float x)
+{
+    float w = -fb_logf((1.0f - x) * (1.0f + x)), near = w - 2.5f, far = sqrtf(w > 5.0f ? w : 5.0f) - 3.0f;
+    float p = 2.81022636e-08f, q = -0.000200214257f;
+    p = p * near + 3.43273939e-07f;
+    p = p * near - 3.5233877e-06f;
+    p = p * near - 4.39150654e-06f;
+    p = p * near + 0.00021858087f;
+    p = p * near - 0.00125372503f;
+    p = p * near - 0.00417768164f;
+    p = p * near + 0.246640727f;
+    p = p * near + 1.50140941f;
+    q = q * far + 0.000100950558f;
+    q = q * far + 0.00134934322f;
+    q = q * far - 0.00367342844f;
+    q = q * far + 0.00573950773f;
+    q = q * far - 0.0076224613f;
+    q = q * far + 0.00943887047f;
+    q = q * far + 1.00167406f;
+    q = q * far + 2.83297682f;
+    float y = (w < 5.0f ? p : q) * x;
+    return fabsf(x) == 1.0f ? copysignf(INFINITY, x) : fabsf(x) < 1.0f ? y : NAN;
+}
+
+/* Left of 0 by reflection, up to 6 by recurrence, then the asymptotic series. */
+static inline float fb_digammaf(float x)
+{
+    bool left = x < 0;
+    float part = x - rintf(x), y = left ? -3.14159265f / tanf(3.14159265f * part) : 0.0f, z = left ? 1.0f - x : x;
+    for (int k = 0; k < 6; k++) {
+        bool small = z < 6.0f;
+        y -= small ? 1.0f / z : 0.0f;
+        z += small ? 1.0f : 0.0f;
+    }
+    float r = 1.0f / (z * z), tail = r * (0.0833333333f - r * (0.00833333333f - r * 0.00396825397f));
+    y += fb_logf(z) - 0.5f / z - tail;
+    y = x < 0 && (part == 0 || isinf(x)) ? NAN : y;
+    return x == 0 ? copysignf(INFINITY, -x) : y;
+}
+
+float lgammaf_r(float x, int *sign);
+double lgamma_r(double x, int *sign);
+
+static inline float fb_lgammaf(float x)
+{
+    int sign;
+    return lgammaf_r(x, &sign);
+}
+
 static inline float fb_powf(float x, float y)
 {
     return powf(x, y);
@@ -422,6 +493,51 @@ static inline double fb_elu(double x, double alpha)
 static inline double fb_mish(double x)
 {
     return x * tanh(log1p(exp(x)));
+}
+
+static inline double fb_atan2(double y, double x)
+{
+    return atan2(y, x);
+}
+
+static inline double fb_lgamma(double x)
+{
+    int sign;
+    return lgamma_r(x, &sign);
+}
+
+static inline double fb_digamma(double x)
+{
+    if (x == 0) return copysign(INFINITY, -x);
+    if (x < 0 && (x == floor(x) || isinf(x))) return NAN;
+    double y = 0;
+    if (x < 0) {
+        y = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - rint(x)));
+        x = 1 - x;
+    }
+    for (; x < 10; x++) y -= 1 / x;
+    double r = 1 / (x * x);
+    double tail =
+        r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132 - r * 691.0 / 32760)))));
+    return y + log(x) - 0.5 / x - tail;
+}
+
+/* A first guess, mended by Halley's rule; with erfc where erf has no digits left. */
+static inline double fb_erfinv(double y)
+{
+    double a = fabs(y), w = -log((1 - a) * (1 + a)), x;
+    if (!(a < 1)) return a == 1 ? copysign(INFINITY, y) : NAN;
+    if (w < 5) {
+        double t = w - 2.5;
+        x = a * (1.50140941 + t * (0.246640727 + t * (-0.00417768164 + t * (-0.00125372503 + t * 0.00021858087))));
+    } else {
+        x = sqrt(w - 0.5 * log(3.14159265358979323846 * w));
+    }
+    for (int i = 0; i < 4; i++) {
+        double off = (a < 0.5 ? erf(x) - a : (1 - a) - erfc(x)) / (1.12837916709551257390 * exp(-x * x));
+        x -= off / (1 + x * off);
+    }
+    return copysign(x, y);
 }
 
 static inline double fb_pow(double x, double y)

@@ -211,6 +211,18 @@ function Tensor:sigmoid() end
 ---@return Tensor
 function Tensor:erf() end
 
+---What x is the error function of.
+---@return Tensor
+function Tensor:erfinv() end
+
+---ln |gamma(x)|, where gamma(n + 1) = n!.
+---@return Tensor
+function Tensor:lgamma() end
+
+---The slope of lgamma.
+---@return Tensor
+function Tensor:digamma() end
+
 ---x (1 + erf(x / sqrt 2)) / 2.
 ---@return Tensor
 function Tensor:gelu() end
@@ -304,6 +316,16 @@ function Tensor:maximum(other) end
 ---@param other Operand
 ---@return Tensor
 function Tensor:remainder(other) end
+
+---The angle of the point (y, x), where x is the height: from -pi to pi.
+---@param other Operand
+---@return Tensor
+function Tensor:atan2(other) end
+
+---x with the sign of y, which a 0 has too.
+---@param other Operand
+---@return Tensor
+function Tensor:copysign(other) end
 
 ---x = y, a bool tensor.
 ---@param other Operand

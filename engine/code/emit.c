@@ -90,10 +90,11 @@ void fb_emit_remark(fb_emitter *e, const char *format, ...)
 
 /* Words that mean something where a kernel stands, beside those of the language, and what skeletons use themselves. */
 static const char *const reserved[] = {
-    "args", "cos",  "erf",      "exp",       "exp2",     "fabs",    "first", "floor",    "fmod",  "half", "isnan",
-    "last", "log",  "log2",     "main",      "max",      "member",  "min",   "owner",    "pow",   "rint", "round",
-    "sin",  "sqrt", "tanh",     "warp",      "ceil",     "abs",     "gelu",  "signbit",  "lanes", "sums", "at",
-    "lane", "end",  "blockIdx", "threadIdx", "blockDim", "gridDim", "rsqrt", "warpSize",
+    "args",      "cos",      "erf",     "exp",   "exp2",     "fabs",     "first", "floor",  "fmod",
+    "half",      "isnan",    "last",    "log",   "log2",     "main",     "max",   "member", "min",
+    "owner",     "pow",      "rint",    "round", "sin",      "sqrt",     "tanh",  "warp",   "ceil",
+    "abs",       "gelu",     "signbit", "lanes", "sums",     "at",       "lane",  "end",    "blockIdx",
+    "threadIdx", "blockDim", "gridDim", "rsqrt", "warpSize", "copysign", "atan2", "erfinv", "lgamma",
 };
 
 /* The word itself, or with the suffix of libm's float functions: exp, expf. */
@@ -106,8 +107,8 @@ static bool is_word(const char *name, const char *word)
 /* A local variable may hide a function of libm where the target's spellings call none by that name. */
 static bool hides_only_libm(const fb_emitter *e, const char *name)
 {
-    static const char *const harmless[] = {"exp", "exp2", "log", "log2", "tanh", "erf",
-                                           "pow", "gelu", "max", "min",  "fmod"};
+    static const char *const harmless[] = {"exp",  "exp2", "log", "log2", "tanh",  "erf",    "pow",
+                                           "gelu", "max",  "min", "fmod", "atan2", "erfinv", "lgamma"};
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless && e->spell->own_math; i++)
         if (strcmp(name, harmless[i]) == 0) return true;
     return false;

@@ -48,7 +48,9 @@ typedef struct {
     const fb_graph *g;
     kernel *kernel;
     bool *closed; /* decided for good, or refused by the user */
-    bool late;    /* nothing but reductions is left to take in what follows them */
+    int *met;     /* the last walk that came by, of so many */
+    int walks;
+    bool late; /* nothing but reductions is left to take in what follows them */
     FB_VEC(entry) heap;
     fb_plan *model;
 } xla;
@@ -217,24 +219,24 @@ static void start_kernels(xla *w)
     }
 }
 
-/* The kernels that read `p` now, each once. */
-static void readers_of(const xla *w, fb_id p, fb_ids *out)
+/* The kernels that read `p` now, each once. No node is passed twice: of what reads one thing twice, again and again, there
+ * are more ways through than steps in a lifetime. */
+static void readers_of(xla *w, fb_id p, fb_ids *out)
 {
     fb_ids stack = {0};
     const fb_deps *d = w->d->planner->deps;
+    w->walks++;
     FB_VEC_PUSH(&stack, p);
     while (stack.n) {
         fb_id at = stack.at[--stack.n];
         for (int k = d->out_start[at]; k < d->out_start[at + 1]; k++) {
             fb_id c = d->edges[d->out[k]].consumer;
-            if (d->edges[d->out[k]].order_only) continue;
-            if (fb_node_is_computed(w->g, c) && w->kernel[c].gone) {
+            if (d->edges[d->out[k]].order_only || w->met[c] == w->walks) continue;
+            w->met[c] = w->walks;
+            if (fb_node_is_computed(w->g, c) && w->kernel[c].gone)
                 FB_VEC_PUSH(&stack, c);
-                continue;
-            }
-            bool seen = false;
-            for (int i = 0; i < out->n; i++) seen |= out->at[i] == c;
-            if (!seen) FB_VEC_PUSH(out, c);
+            else
+                FB_VEC_PUSH(out, c);
         }
     }
     FB_VEC_FREE(&stack);
@@ -746,6 +748,7 @@ static void decide_all(fb_decider *d)
     xla w = {.d = d, .g = d->planner->g, .model = fb_plan_new(d->planner)};
     w.kernel = fb_calloc(n, sizeof *w.kernel);
     w.closed = fb_calloc(n, sizeof *w.closed);
+    w.met = fb_calloc(n, sizeof *w.met);
     for (size_t i = 0; i < n; i++) w.kernel[i].priority = NAN;
     start_kernels(&w);
     fuse_diamonds(&w);
@@ -764,6 +767,7 @@ static void decide_all(fb_decider *d)
     fb_plan_free(w.model);
     fb_free(w.kernel);
     fb_free(w.closed);
+    fb_free(w.met);
 }
 
 fb_plan *fb_xla_plan(fb_decider *d)

@@ -262,6 +262,62 @@ static void d_erf(tape *t, const step *s)
     give(t, s->a, scaled(t, mul(t, s->dy, bell), M_2_SQRTPI));
 }
 
+/* √π/2 · exp(y²) */
+static void d_erfinv(tape *t, const step *s)
+{
+    give(t, s->a, scaled(t, mul(t, s->dy, one(t, FB_OP_EXP, mul(t, s->y, s->y))), 1 / M_2_SQRTPI));
+}
+
+static void d_lgamma(tape *t, const step *s)
+{
+    give(t, s->a, mul(t, s->dy, one(t, FB_OP_DIGAMMA, s->a)));
+}
+
+/* Its slope at x > 0: 1/x² + 1/(x + 1)² + … up to x + 6, where the series in 1/x has all digits of a float:
+ * 1/x + 1/(2x²) + 1/(6x³) − 1/(30x⁵) + 1/(42x⁷). */
+static fb_id trigamma(tape *t, fb_id x)
+{
+    enum { STEPS = 6 };
+    fb_id sum = FB_NONE;
+    for (int k = 0; k < STEPS; k++) {
+        fb_id by = one(t, FB_OP_RECIP, k ? two(t, FB_OP_ADD, x, number(t, x, k)) : x), square = mul(t, by, by);
+        sum = k ? two(t, FB_OP_ADD, sum, square) : square;
+    }
+    fb_id r = one(t, FB_OP_RECIP, two(t, FB_OP_ADD, x, number(t, x, STEPS))), rr = mul(t, r, r),
+          tail = scaled(t, rr, 1.0 / 42);
+    const double terms[] = {-1.0 / 30, 1.0 / 6, 1};
+    for (int k = 0; k < 3; k++) {
+        tail = two(t, FB_OP_ADD, tail, number(t, x, terms[k]));
+        if (k < 2) tail = mul(t, tail, rr);
+    }
+    return two(t, FB_OP_ADD, sum, two(t, FB_OP_ADD, mul(t, tail, r), scaled(t, rr, 0.5)));
+}
+
+/* Left of 1/2, π²/sin²(πa) less the slope at 1 − a. */
+static void d_digamma(tape *t, const step *s)
+{
+    fb_id left = two(t, FB_OP_LT, s->a, number(t, s->a, 0.5)), mirrored = two(t, FB_OP_SUB, number(t, s->a, 1), s->a);
+    fb_id slope = trigamma(t, three(t, FB_OP_WHERE, left, mirrored, s->a));
+    fb_id wave = scaled(t, one(t, FB_OP_RECIP, one(t, FB_OP_SIN, scaled(t, s->a, M_PI))), M_PI);
+    slope = three(t, FB_OP_WHERE, left, two(t, FB_OP_SUB, mul(t, wave, wave), slope), slope);
+    give(t, s->a, mul(t, s->dy, slope));
+}
+
+/* x/(x² + y²) of the height y, and −y/(x² + y²) of x */
+static void d_atan2(tape *t, const step *s)
+{
+    fb_id by = two(t, FB_OP_DIV, s->dy, two(t, FB_OP_ADD, mul(t, s->a, s->a), mul(t, s->b, s->b)));
+    if (wants(t, s->a)) give(t, s->a, mul(t, by, s->b));
+    if (wants(t, s->b)) give(t, s->b, one(t, FB_OP_NEG, mul(t, by, s->a)));
+}
+
+/* Of the sign, nothing; of 0 nothing, as in PyTorch. */
+static void d_copysign(tape *t, const step *s)
+{
+    fb_id turned = mul(t, one(t, FB_OP_SIGN, s->y), one(t, FB_OP_SIGN, s->a));
+    if (wants(t, s->a)) give(t, s->a, mul(t, s->dy, turned));
+}
+
 /* Φ(a) + a φ(a), of the standard normal distribution */
 static void d_gelu(tape *t, const step *s)
 {

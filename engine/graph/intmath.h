@@ -1,4 +1,4 @@
-/* Integer arithmetic without undefined behaviour, as ops.def's i64 column uses it: everything wraps in two's complement
+/* Arithmetic of ops.def's value columns. Functions that libm lacks, in double; integer arithmetic without undefined behaviour, as ops.def's i64 column uses it: everything wraps in two's complement
  * as PyTorch does, division and remainder floor, and what has no value (division by zero) is 0. */
 #ifndef FB_GRAPH_INTMATH_H
 #define FB_GRAPH_INTMATH_H
@@ -42,6 +42,48 @@ static inline double fb_fmod_floor(double a, double b)
 {
     double r = fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static inline double fb_lgamma(double x)
+{
+    int sign;
+    return lgamma_r(x, &sign);
+}
+
+/* Left of 0 by reflection; up to 10 by recurrence; then the asymptotic series. */
+static inline double fb_digamma(double x)
+{
+    if (x == 0) return copysign(INFINITY, -x);
+    if (x < 0 && (x == floor(x) || isinf(x))) return NAN;
+    double y = 0;
+    if (x < 0) {
+        y = -M_PI / tan(M_PI * (x - nearbyint(x)));
+        x = 1 - x;
+    }
+    for (; x < 10; x++) y -= 1 / x;
+    double r = 1 / (x * x);
+    double tail =
+        r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132 - r * 691.0 / 32760)))));
+    return y + log(x) - 0.5 / x - tail;
+}
+
+/* From a first guess (M. Giles' polynomials; far out the first terms of erfc's series) by Halley's rule, with erfc where
+ * erf has no digits left. */
+static inline double fb_erfinv(double y)
+{
+    double a = fabs(y), w = -log((1 - a) * (1 + a)), x;
+    if (!(a < 1)) return a == 1 ? copysign(INFINITY, y) : NAN;
+    if (w < 5) {
+        double t = w - 2.5;
+        x = a * (1.50140941 + t * (0.246640727 + t * (-0.00417768164 + t * (-0.00125372503 + t * 0.00021858087))));
+    } else {
+        x = sqrt(w - 0.5 * log(M_PI * w));
+    }
+    for (int i = 0; i < 4; i++) {
+        double off = (a < 0.5 ? erf(x) - a : (1 - a) - erfc(x)) / (M_2_SQRTPI * exp(-x * x));
+        x -= off / (1 + x * off);
+    }
+    return copysign(x, y);
 }
 
 /* Shifts by anything outside 0 … 63 shift everything out: zeros from the right, the sign from the left. */

@@ -55,6 +55,7 @@ typedef enum {
     FB_DOMAIN_EXPONENT, /* small */
     FB_DOMAIN_ANGLE,    /* not so large that roundings are whole turns */
     FB_DOMAIN_POSITIVE,
+    FB_DOMAIN_FRACTION, /* less than 1 */
     FB_DOMAIN_DIVISOR,   /* the second, away from zero */
     FB_DOMAIN_POWER,     /* a positive base, a small exponent */
     FB_DOMAIN_FACTORS,   /* whose product is not out of hand */

@@ -1,6 +1,7 @@
 /* Running error analysis, pointwise: how far the computed value can lie from the reference's when every operand lies
  * within its own bound. A rule is rigorous for bounds of any size (not only the first-order term), so a chain of rules
  * stays a bound; it gives INFINITY where the operands' intervals leave the result undecided. */
+#include "graph/intmath.h"
 #include "interp/parts.h"
 
 #include "base/rng.h"
@@ -243,6 +244,46 @@ static inline double mish_spread(double a, double e, double v)
 }
 
 /* a^b = exp(b·log a). A base that may be zero or negative keeps a bound where the exponent is certain and whole. */
+/* erfinv' = √π/2 · exp(v²), largest at the outer end; beyond 1 there is nothing. */
+static inline double erfinv_spread(double a, double e, double v)
+{
+    if (e == 0) return 0;
+    double end = fabs(a) + e;
+    return end < 1 ? fb_erfinv(end) - fabs(v) : INFINITY;
+}
+
+/* Of a function that rises, or is bent upwards, between the whole numbers left of 0 and right of them: what either end of
+ * the interval differs by. */
+static double rising_spread(double (*f)(double), double a, double e, double v)
+{
+    if (e == 0) return 0;
+    double low = a - e, high = a + e;
+    if (!(low > 0) && !(floor(low) == floor(high))) return INFINITY;
+    return fmax(fabs(f(low) - v), fabs(f(high) - v));
+}
+
+/* Right of 0 a library has all digits; left of it, what it reflects: ln π − ln |x sin πx| − lgamma(−x). */
+static double lgamma_beside(double a)
+{
+    return a < 0 && isfinite(a) ? 4 + fabs(fb_lgamma(-a)) : 0;
+}
+
+/* The terms of the recurrence and the logarithm, which cancel beside 1.46; left of 0 also π/tan πx. */
+static double digamma_beside(double a)
+{
+    if (!isfinite(a)) return 0;
+    return 6 + log(fabs(a) + 8) + (a < 0 ? fabs(M_PI / tan(M_PI * (a - nearbyint(a)))) * (1 + fabs(a)) : 0);
+}
+
+/* An angle is off by e/r at the distance r, in a circle of e; across the cut left of 0, and beside 0, by a whole turn. */
+static double atan2_spread(double a, double ea, double b, double eb)
+{
+    if (ea == 0 && eb == 0) return 0;
+    double e = ea + eb, r = hypot(a, b);
+    if (!(e < r) || (b - eb < 0 && fabs(a) <= ea)) return isfinite(e) ? 2 * M_PI : e;
+    return M_PI_2 * e / r;
+}
+
 static double pow_spread(double a, double ea, double b, double eb, double v)
 {
     if (ea == 0 && eb == 0) return 0;

@@ -140,13 +140,15 @@ typedef enum {
     FB_TURN_AT_POLE,
     FB_TURN_EDGE,
     FB_TURN_MEET,
+    FB_TURN_BY_SIDE,
 } turning;
 
 static const struct {
     turning how;
-    int operand; /* of a pole */
+    int operand; /* of a pole, or whose sign counts */
 } turns[FB_OPS] = {
 #define FB_TURN_POLE(OPERAND, PLACE) FB_TURN_AT_POLE, OPERAND
+#define FB_TURN_SIDES(OPERAND)       FB_TURN_BY_SIDE, OPERAND
 #define FB_TURN_OF_TURNS(HOW)        FB_TURN_##HOW
 #define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)          \
     [FB_OP_##ID] = {FB_TURN_OF_##TURNS},
@@ -154,10 +156,10 @@ static const struct {
 #undef POINTWISE
 };
 
-/* Where the operand with the pole has it. */
-static double place_of_pole(fb_op op, const fb_attrs *at)
+/* Where the operand with the pole has it, or the one that is nearest to x. */
+static double place_of_pole(fb_op op, const fb_attrs *at, double x)
 {
-    (void)at;
+    (void)at, (void)x;
     switch (op) {
 #define FB_PLACE_SMOOTH               0
 #define FB_PLACE_KINK                 0
@@ -168,6 +170,7 @@ static double place_of_pole(fb_op op, const fb_attrs *at)
 #define FB_PLACE_CAST                 0
 #define FB_PLACE_EDGE                 0
 #define FB_PLACE_MEET                 0
+#define FB_PLACE_SIDES(OPERAND)       0
 #define FB_PLACE_POLE(OPERAND, PLACE) PLACE
 #define FB_PLACE_OF_TURNS(HOW)        FB_PLACE_##HOW
 #define POINTWISE(ID, NAME, OPERANDS, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)          \
@@ -318,9 +321,9 @@ static void decide_remainders(const job *j, chunk *c, int n)
 static void decide_poles(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
-    const double place = place_of_pole(j->node->op, j->node->attrs);
     spread_of(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
+        const double place = place_of_pole(j->node->op, j->node->attrs, c->x[of][0][k]);
         double x = c->x[of][0][k] - place;
         if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;
         uint32_t draw = decision_draw(j, x);
@@ -328,6 +331,23 @@ static void decide_poles(const job *j, chunk *c, int n)
             const double *first = of ? &c->x[0][l][k] : &place;
             if (fb_trial_takes(l, draw))
                 fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
+        }
+    }
+}
+
+/* Where the sign of an operand counts and roundings may turn it, half of the lanes have each. */
+static void decide_sides(const job *j, chunk *c, int n)
+{
+    int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
+    spread_of(lanes, n, c->x[of], c->spread);
+    for (int k = 0; k < n; k++) {
+        double x = c->x[of][0][k];
+        if (!is_open(fabs(x), c->spread[k])) continue;
+        uint32_t draw = step_draw(j, c, k, x);
+        for (int l = 1; l < lanes; l++) {
+            double turned = copysign(c->x[of][l][k], fb_trial_takes(l, draw) ? 1 : -1);
+            const double *a = of ? &c->x[0][l][k] : &turned, *b = of ? &turned : &c->x[1][l][k];
+            fb_pointwise_f64(j->node->op, j->node->attrs, 1, a, b, b, &c->y[l][k]);
         }
     }
 }
@@ -587,6 +607,7 @@ static void decide(const job *j, chunk *c, int64_t at, int n)
     case FB_TURN_AT_POLE: decide_poles(j, c, n); break;
     case FB_TURN_EDGE: decide_edges(j, c, n); break;
     case FB_TURN_MEET: decide_meetings(j, c, n); break;
+    case FB_TURN_BY_SIDE: decide_sides(j, c, n); break;
     }
 }
 

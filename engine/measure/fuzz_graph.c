@@ -322,6 +322,7 @@ static void add_pointwise_of(maker *m, fb_op op, fb_id x)
     case FB_DOMAIN_POSITIVE:
         if (f && below(m, 4)) args[0] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, x), constant(m, at(m, x)->dtype, 0.5));
         break;
+    case FB_DOMAIN_FRACTION: args[0] = scaled(m, add1(m, FB_OP_TANH, x), 0.98); break;
     case FB_DOMAIN_DIVISOR:
         if (f && below(m, 4))
             args[1] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, args[1]), constant(m, at(m, x)->dtype, 0.5));

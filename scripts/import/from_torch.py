@@ -448,6 +448,13 @@ REFUSED = {"cond": "torch.cond, of which fusebox would have to choose one side b
            "while_loop": "a loop whose length its values decide"}
 
 
+BY_STRIDE = ("as_strided", "as_strided_copy")
+
+
+def lies_in_order(value):
+    return value.is_contiguous() and not value.storage_offset() and value.untyped_storage().nbytes() == value.nbytes
+
+
 def convert_call(g, node, known):
     name = called(node)
     if name in NOTHING:
@@ -470,6 +477,8 @@ def convert_call(g, node, known):
     if not fn:
         name = origin(node) or name
         raise Unsupported(f"aten.{name} {'changes its operand, which' if inplace else ''} is not known to fusebox".replace("  ", " "))
+    if name in BY_STRIDE and not lies_in_order(node.args[0].meta["val"]):
+        raise Unsupported(f"aten.{name} of a tensor that does not lie in order")
     args = list(node.args)
     for k in AS_IT_IS.get(name, ()):
         args[k] = plain(args[k], known.constants)

@@ -5,6 +5,7 @@ schema's order. A default is passed like any other value; an argument that a fun
 or the call is refused. What a call gives is compared with PyTorch's shape and dtype. Layers are in torch_layers.py, sorts
 and what is put at places in torch_order.py, pictures in torch_pictures.py, complex numbers in torch_complex.py.
 """
+import functools
 import math
 import string
 
@@ -22,6 +23,10 @@ def call(*names):
 
 
 # ---- element by element
+
+
+def lowest(dtype):
+    return -math.inf if dtype in FLOATS else -2**31 if dtype == "i32" else -2**63
 
 
 def in_floats(g, x):
@@ -139,6 +144,58 @@ def _acosh(g, x):
     return g.where(g.binary("gt", above, 1e4, "bool"), g.binary("add", g.unary("log", x), math.log(2)), y, x.dtype)
 
 
+def of_both(op):
+    """An op of two floats, which PyTorch takes whole numbers for, too."""
+    def fn(g, a, b):
+        dtype = floating(promoted(a, b))
+        return g.binary(op, g.value(a, dtype), g.value(b, dtype))
+    return fn
+
+
+CALLS["atan2"], CALLS["copysign"] = of_both("atan2"), of_both("copysign")
+CALLS["atan"] = lambda g, x: CALLS["atan2"](g, in_floats(g, x), 1)
+CALLS["signbit"] = lambda g, x: g.binary("lt", CALLS["copysign"](g, 1, x) if x.dtype in FLOATS else x, 0, "bool")
+
+
+def beside_unit(g, x):
+    """sqrt(1 - x²), which keeps its digits where x is nearly 1."""
+    return g.unary("sqrt", g.binary("mul", g.binary("sub", 1, x), g.binary("add", x, 1)))
+
+
+@call("asin")
+def _asin(g, x):
+    x = in_floats(g, x)
+    return g.binary("atan2", x, beside_unit(g, x))
+
+
+@call("acos")
+def _acos(g, x):
+    x = in_floats(g, x)
+    return g.binary("atan2", beside_unit(g, x), x)
+
+
+@call("angle")
+def _angle(g, x):
+    """Of real numbers: that of the negative ones is half a turn."""
+    x = in_floats(g, x)
+    return g.where(g.binary("ne", x, x, "bool"), x, g.where(g.binary("lt", x, 0, "bool"), math.pi, 0, x.dtype), x.dtype)
+
+
+@call("polygamma", "special_polygamma")
+def _polygamma(g, n, x):
+    return g.unary("digamma", in_floats(g, x)) if n == 0 else refuse(f"polygamma of order {n}")
+
+
+@call("mvlgamma", "special_multigammaln")
+def _mvlgamma(g, x, p):
+    x, y = in_floats(g, x), None
+    for k in range(p):
+        part = g.unary("lgamma", g.binary("sub", x, 0.5 * k) if k else x)
+        y = part if y is None else g.binary("add", y, part)
+    return g.binary("add", y, p * (p - 1) / 4 * math.log(math.pi))
+
+
+CALLS["special_ndtri"] = lambda g, x: g.binary("mul", g.unary("erfinv", g.binary("sub", g.binary("mul", in_floats(g, x), 2), 1)), math.sqrt(2))
 CALLS["ldexp"] = lambda g, x, by: g.binary("mul", x, g.unary("exp2", in_floats(g, by)))
 CALLS["dist"] = lambda g, a, b, p=2: _norm(g, g.binary("sub", a, b), p)
 
@@ -555,14 +612,24 @@ def _roll(g, x, shifts, dims=()):
     x = x if dims else g.view(x, [math.prod(x.shape)])
     for by, d in zip(shifts, dims or [0]):
         n = x.shape[d]
-        by %= n
+        by %= max(n, 1)
         x = g.join("cat", [g.slice(x, d, n - by, n), g.slice(x, d, 0, n - by)], d) if by else x
     return g.view(x, whole)
 
 
 @call("unfold")
 def _unfold(g, x, dim, size, step):
-    return g.unfold(x, dim, size, step)
+    return g.unfold(x if x.shape else g.view(x, [1]), dim, size, step)
+
+
+@call("as_strided")
+def _as_strided(g, x, size, stride, storage_offset=None):
+    """Of what lies in order (from_torch.py looks): element for element by its place."""
+    at = g.const(storage_offset or 0, "i64")
+    for d, (n, by) in enumerate(zip(size, stride)):
+        if n > 1 and by:
+            at = g.binary("add", at, g.view(g.binary("mul", _arange(g, end=n), by), [n] + [1] * (len(size) - 1 - d)))
+    return g.add("embedding", [g.view(x, [math.prod(x.shape)]), g.expand(at, size)], size, x.dtype)
 
 
 @call("diagonal")
@@ -637,10 +704,11 @@ def _arange(g, *, start=0, end, step=1, dtype=None):
 # ---- gathers and sums of products
 
 
-CALLS["matmul"] = CALLS["mm"] = CALLS["bmm"] = CALLS["mv"] = CALLS["dot"] = CALLS["inner"] = lambda g, a, b: g.matmul(a, b)
+CALLS["matmul"] = CALLS["mm"] = CALLS["bmm"] = CALLS["mv"] = CALLS["dot"] = lambda g, a, b: g.matmul(a, b)
 CALLS["embedding"] = lambda g, table, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False: g.add(
     "embedding", [table, index], index.shape + table.shape[1:], table.dtype)
-CALLS["inner"] = lambda g, a, b: g.matmul(a, g.swap(b, len(b.shape) - 1, len(b.shape) - 2) if len(b.shape) > 1 else b)
+CALLS["inner"] = lambda g, a, b: g.binary("mul", a, b) if not a.shape or not b.shape else g.matmul(
+    a, g.swap(b, len(b.shape) - 1, len(b.shape) - 2) if len(b.shape) > 1 else b)
 CALLS["outer"] = lambda g, a, b: g.binary("mul", g.view(a, a.shape + [1]), b)
 
 
@@ -677,7 +745,19 @@ def _index(g, x, indices):
     return g.permute(y, [k + d for d in range(len(before))] + list(range(k)) + [k + d for d in range(len(before), len(rest))])
 
 
+def in_a_line(fn):
+    """A call that goes along a dimension, of a tensor that has none: as one of a single element."""
+    @functools.wraps(fn)
+    def call(g, x, dim, *rest, **words):
+        if x.shape:
+            return fn(g, x, dim, *rest, **words)
+        rest = [g.view(v, [1]) if isinstance(v, Value) and not v.shape else v for v in rest]
+        return g.view(fn(g, g.view(x, [1]), 0, *rest, **words), [])
+    return call
+
+
 @call("index_select")
+@in_a_line
 def _index_select(g, x, dim, index):
     dim = dim % len(x.shape)
     axes = [dim] + [d for d in range(len(x.shape)) if d != dim]
@@ -688,6 +768,7 @@ def _index_select(g, x, dim, index):
 
 
 @call("index_add")
+@in_a_line
 def _index_add(g, x, dim, index, source, alpha=1):
     dim = dim % len(x.shape)
     axes = [dim] + [d for d in range(len(x.shape)) if d != dim]
@@ -709,12 +790,14 @@ def places(g, x, dim, index):
 
 
 @call("gather")
+@in_a_line
 def _gather(g, x, dim, index, sparse_grad=False):
     flat = places(g, x, dim % len(x.shape), index)
     return g.add("embedding", [g.view(x, [math.prod(x.shape)]), flat], index.shape, x.dtype)
 
 
 @call("scatter_add")
+@in_a_line
 def _scatter_add(g, x, dim, index, source):
     for d, n in enumerate(index.shape):
         source = g.slice(source, d, 0, n)
@@ -785,3 +868,8 @@ def einsum_of(g, names, parts, out):
                  g.view(laid(1, both + summed + only_b), lead + [inner, columns]))
     order = both + only_a + only_b
     return g.permute(g.view(y, sizes(order)), [order.index(c) for c in out])
+
+
+for _name in ("view", "permute", "expand", "slice", "select", "squeeze", "unsqueeze", "transpose", "t", "unbind", "split", "split_with_sizes",
+              "diagonal", "unfold", "narrow", "alias", "detach", "as_strided"):
+    CALLS[_name + "_copy"] = CALLS[_name]

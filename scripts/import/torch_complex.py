@@ -1,12 +1,13 @@
 """Complex numbers of PyTorch in fusebox's ops, for scripts/import/from_torch.py: a tensor of them is two, and has two as a last
-dimension only where a program looks at it as real numbers. As much as rotary embeddings take; transforms are none of it.
+dimension only where a program looks at it as real numbers. As much as rotary embeddings and Fourier transforms take.
 
 COMPLEX has the calls that take or give such a tensor, fn(graph, arguments…) as in torch_calls.py.
 """
 import functools
+import math
 
 from torch_calls import CALLS
-from torch_graph import Complex, Unsupported, Value
+from torch_graph import Complex, Unsupported, Value, refuse
 
 OF = {"complex64": "f32", "complex128": "f64"}  # what its parts are
 
@@ -82,8 +83,110 @@ def of_each(name):
     return fn
 
 
+# ---- transforms
+
+
+MOST_DENSE, LONGEST = 128, 4096  # of a transform that is one product; of one whose length has no factors
+
+
+def waves(g, name, rows, columns, length, sign, dtype):
+    """exp(sign · 2πi · row · column / length), a constant, computed in double."""
+    import torch
+    turn = (torch.arange(rows)[:, None] * torch.arange(columns)[None, :] % length).double() * (sign * 2 * math.pi / length)
+    kind = torch.float64 if dtype == "f64" else torch.float32
+    return Complex(*(g.tensor(f"{name}_{rows}_{columns}_{part}", fn(turn).to(kind)) for part, fn in (("re", torch.cos), ("im", torch.sin))))
+
+
+def both(x, fn):
+    return Complex(fn(x.re), fn(x.im) if x.im is not None else None)
+
+
+def transformed(g, x, sign):
+    """Along the last dimension: a product with all waves, or two shorter transforms with turns between them (Cooley and Tukey)."""
+    n, lead = x.shape[-1], x.shape[:-1]
+    short = next((k for k in range(int(n**0.5), 1, -1) if n % k == 0), 1) if n > MOST_DENSE else 1
+    if short == 1:
+        if n > LONGEST:
+            raise Unsupported(f"a Fourier transform of length {n}, which has no factors")
+        return product(g, x, waves(g, "dft", n, n, n, sign, x.dtype), g.matmul)
+    rows = n // short  # x[row · short + column]
+    rank = len(lead)
+    swapped = list(range(rank)) + [rank + 1, rank]
+    y = both(x, lambda v: g.permute(g.view(v, lead + [rows, short]), swapped))  # [column, row]
+    y = transformed(g, y, sign)  # [column, low]
+    y = product(g, y, waves(g, "turns", short, rows, n, sign, x.dtype))
+    y = transformed(g, both(y, lambda v: g.permute(v, swapped)), sign)  # [low, high]
+    return both(y, lambda v: g.view(g.permute(v, swapped), lead + [n]))
+
+
+def along_dims(g, x, dims, sign, scale):
+    for d in dims:
+        x = both(transformed(g, both(x, lambda v: g.swap(v, d, -1)), sign), lambda v: g.swap(v, d, -1))
+    return both(x, lambda v: g.binary("mul", v, scale)) if scale != 1 else x
+
+
+def scale_of(normalization, sizes):
+    """PyTorch's fft_norm_mode: as it is, by the root of the length, by the length."""
+    n = math.prod(sizes)
+    return {0: 1, 1: n**-0.5, 2: 1 / n}[normalization]
+
+
+def fft_c2c(g, x, dim, normalization, forward):
+    return along_dims(g, x, dim, -1 if forward else 1, scale_of(normalization, [x.shape[d] for d in dim]))
+
+
+def fft_r2c(g, x, dim, normalization, onesided):
+    y = along_dims(g, Complex(x, None), dim[::-1], -1, scale_of(normalization, [x.shape[d] for d in dim]))
+    return both(y, lambda v: g.slice(v, dim[-1], 0, x.shape[dim[-1]] // 2 + 1)) if onesided else y
+
+
+def fft_c2r(g, x, dim, normalization, last_dim_size):
+    """The half that is not given is the other's, mirrored and conjugated; of the ends only the real part counts."""
+    n, last = last_dim_size, dim[-1]
+    x = along_dims(g, x, dim[:-1], 1, 1)
+    re, im = (g.swap(v, last, -1) for v in (x.re, x.im))
+    half = n // 2 + 1
+    if re.shape[-1] != half:
+        re, im = (g.pad(g.slice(v, -1, 0, half), [0, max(half - v.shape[-1], 0)]) for v in (re, im))
+    mirrored = [g.unary("flip", g.slice(v, -1, 1, n - n // 2), axes=[len(v.shape) - 1]) if n > 2 else None for v in (re, im)]
+    whole = [g.join("cat", [v, m], -1) if m is not None else g.slice(v, -1, 0, n) for v, m in
+             ((re, mirrored[0]), (im, g.unary("neg", mirrored[1]) if n > 2 else None))]
+    y = transformed(g, Complex(*whole), 1).re
+    sizes = [x.shape[d] for d in dim[:-1]] + [n]
+    y = g.swap(y, last, -1)
+    scale = scale_of(normalization, sizes)
+    return g.binary("mul", y, scale) if scale != 1 else y
+
+
+def stft(g, x, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None, return_complex=None,
+         align_to_window=None):
+    """Transforms of windows that are `hop` apart; what lies around the signal was padded before."""
+    if return_complex is False:
+        raise Unsupported("stft without return_complex")
+    hop, length = hop_length or n_fft // 4, win_length or n_fft
+    is_line = len(x.shape) == 1
+    frames = g.unfold(g.view(x, [1] + x.shape) if is_line else x, 1, n_fft, hop)
+    if window is not None or length < n_fft:
+        window = g.expand(g.const(1, x.dtype), [length]) if window is None else window
+        before = (n_fft - length) // 2
+        frames = g.binary("mul", frames, g.pad(window, [before, n_fft - length - before]))
+    y = fft_r2c(g, frames, [2], 1 if normalized else 0, onesided is not False)
+    y = both(y, lambda v: g.swap(v, 1, 2))
+    return both(y, lambda v: g.view(v, v.shape[1:])) if is_line else y
+
+
 def polar(g, r, angle):
     return Complex(g.binary("mul", r, g.unary("cos", angle)), g.binary("mul", r, g.unary("sin", angle)))
+
+
+def copied(g, x, *, dtype=None):
+    """As complex numbers, which a real tensor becomes here too."""
+    if dtype is not None and str(dtype).replace("torch.", "") not in OF:
+        raise Unsupported(f"complex numbers as {str(dtype).replace('torch.', '')}")
+    kind = OF[str(dtype).replace("torch.", "")] if dtype is not None else x.dtype
+    if isinstance(x, Complex):
+        return Complex(g.cast(x.re, kind), g.cast(x.im, kind))
+    return Complex(g.cast(x, kind), g.expand(g.const(0, kind), x.shape))
 
 
 COMPLEX = {name: of_each(name) for name in (
@@ -91,14 +194,23 @@ COMPLEX = {name: of_each(name) for name in (
     "flatten", "unflatten", "squeeze", "unsqueeze", "split", "split_with_sizes", "chunk", "repeat", "index", "index_select", "gather", "roll",
     "repeat_interleave", "narrow", "tile", "sum", "mean", "neg", "contiguous", "clone", "alias", "detach", "detach_", "lift_fresh_copy")}
 COMPLEX.update({
+    "_to_copy": copied,
+    "to": copied,
+    "constant_pad_nd": lambda g, x, amounts, value=0: both(x, lambda v: g.pad(v, amounts, 0)) if not value else refuse(
+        "complex numbers padded with others than 0"),
     "view_as_complex": lambda g, x: Complex(g.select(x, -1, 0), g.select(x, -1, 1)),
     "view_as_real": lambda g, x: g.join("stack", [x.re, x.im], -1),
     "complex": lambda g, re, im: Complex(*(g.expand(v, CALLS["add"](g, re, im).shape) for v in (re, im))) if re.shape != im.shape else
     Complex(re, im),
     "polar": polar,
+    "_fft_c2c": fft_c2c,
+    "_fft_r2c": fft_r2c,
+    "_fft_c2r": fft_c2r,
+    "stft": stft,
     "real": lambda g, x: x.re if isinstance(x, Complex) else x,
     "imag": lambda g, x: x.im,
     "abs": lambda g, x: CALLS["hypot"](g, x.re, x.im),
+    "angle": lambda g, x: g.binary("atan2", x.im, x.re),
     "exp": lambda g, x: polar(g, g.unary("exp", x.re), x.im),
     "add": lambda g, a, b: joined(g, "add", a, b),
     "sub": lambda g, a, b: joined(g, "sub", a, b),

@@ -5,7 +5,7 @@ Those that fusebox knows as one op (linear, addmm, layer_norm, softmax, silu, at
 import functools
 import math
 
-from torch_calls import CALLS, _arange, _chunk, _clamp, call, stuffed
+from torch_calls import CALLS, _arange, _chunk, _clamp, call, lowest, stuffed
 from torch_graph import FLOATS, Unsupported, broadcast, dtype_of, number, refuse
 
 
@@ -445,10 +445,6 @@ def pool_sizes(x, kernel, stride, padding, dilation, ceil_mode):
     return sizes, beyond
 
 
-def lowest(dtype):
-    return -math.inf if dtype in FLOATS else -2**31 if dtype == "i32" else -2**63
-
-
 def _max_pool(g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, *, k):
     kernel, padding, dilation = each(kernel, k), each(padding, k), each(dilation, k)
     stride = each(stride, k) if stride else kernel
@@ -480,17 +476,14 @@ def _avg_pool(g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include
     return g.binary("mul", y, counts) if counts is not None else y
 
 
-def adaptive(g, x, size, k, op):
-    """Means or maxima over windows that cover x: all alike where the sizes divide, else gathered, each as long as the longest."""
-    first = len(x.shape) - k
-    lead, whole = x.shape[:first], x.shape[first:]
-    size = [n if m is None else m for m, n in zip(each(size, k), whole)]
-    if size == whole:
-        return x
-    if all(n % out == 0 for n, out in zip(whole, size)):
-        parts = g.view(x, lead + [m for n, out in zip(whole, size) for m in (out, n // out)])
-        return g.reduce(op, parts, [first + 2 * d + 1 for d in range(k)], False)
-    flat, inside, share, long = g.const(0, "i64"), None, None, []
+def sizes_of(x, size, k):
+    return [n if m is None else m for m, n in zip(each(size, k), x.shape[len(x.shape) - k:])]
+
+
+def cover(g, whole, size, dtype):
+    """Windows that cover a picture, each as long as the longest, as [out, long] for each of its dimensions: where their elements
+    lie in it, which of them are inside, and the share of one in a mean."""
+    k, flat, inside, share, long = len(whole), g.const(0, "i64"), None, None, []
     for d, (n, out) in enumerate(zip(whole, size)):
         starts, ends = [i * n // out for i in range(out)], [-(-(i + 1) * n // out) for i in range(out)]
         long.append(max(e - s for s, e in zip(starts, ends)))
@@ -503,17 +496,46 @@ def adaptive(g, x, size, k, op):
         here = g.binary("lt", at, along(end, 0), "bool")
         inside = here if inside is None else g.binary("logical_and", inside, here)
         flat = g.binary("add", g.binary("mul", flat, n), g.binary("minimum", at, n - 1))
-        if op == "mean":
-            of_one = g.binary("div", 1, g.cast(along(g.binary("sub", end, start), 0), x.dtype))
-            share = of_one if share is None else g.binary("mul", share, of_one)
-    shape = [m for pair in zip(size, long) for m in pair]
+        of_one = g.binary("div", 1, g.cast(along(g.binary("sub", end, start), 0), dtype)) if dtype in FLOATS else None
+        share = of_one if share is None else g.binary("mul", share, of_one)
+    return g.expand(flat, [m for pair in zip(size, long) for m in pair]), inside, share
+
+
+def covered(g, x, flat, inside, otherwise):
+    """The elements of those windows, of each picture in a last dimension."""
+    lead, whole = x.shape[:len(x.shape) - len(flat.shape) // 2], x.shape[len(x.shape) - len(flat.shape) // 2:]
     table = g.permute(g.view(x, [math.prod(lead), math.prod(whole)]), [1, 0])
-    got = g.add("embedding", [table, g.expand(flat, shape)], shape + [math.prod(lead)], x.dtype)
-    got = g.where(g.view(inside, inside.shape + [1]), got, 0 if op == "mean" else lowest(x.dtype), x.dtype)
+    got = g.add("embedding", [table, flat], flat.shape + [math.prod(lead)], x.dtype)
+    return g.where(g.view(inside, inside.shape + [1]), got, otherwise, x.dtype)
+
+
+def adaptive(g, x, size, k, op):
+    """Means or maxima over windows that cover x: all alike where the sizes divide, else gathered."""
+    first, size = len(x.shape) - k, sizes_of(x, size, k)
+    lead, whole = x.shape[:first], x.shape[first:]
+    if size == whole:
+        return x
+    if all(n % out == 0 for n, out in zip(whole, size)):
+        parts = g.view(x, lead + [m for n, out in zip(whole, size) for m in (out, n // out)])
+        return g.reduce(op, parts, [first + 2 * d + 1 for d in range(k)], False)
+    flat, inside, share = cover(g, whole, size, x.dtype)
+    got = covered(g, x, flat, inside, 0 if op == "mean" else lowest(x.dtype))
     y = g.reduce("sum" if op == "mean" else op, got, [2 * d + 1 for d in range(k)], False)
-    if share is not None:
+    if op == "mean":
         y = g.binary("mul", y, g.view(share, share.shape[::2] + [1]))  # without the dimensions inside of a window
     return g.view(g.permute(y, [k] + list(range(k))), lead + size)
+
+
+def adaptive_places(g, x, size, k):
+    """Where in its picture, laid out flat, each of those windows has its first maximum."""
+    size = sizes_of(x, size, k)
+    lead = x.shape[:len(x.shape) - k]
+    flat, inside, _ = cover(g, x.shape[len(lead):], size, x.dtype)
+    got, outs, longs = covered(g, x, flat, inside, lowest(x.dtype)), list(range(0, 2 * k, 2)), list(range(1, 2 * k, 2))
+    windows, of_each = math.prod(size), math.prod(flat.shape[d] for d in longs)
+    best = g.reduce("argmax", g.view(g.permute(got, [2 * k] + outs + longs), [math.prod(lead), windows, of_each]), -1, False)
+    best = g.binary("add", best, g.binary("mul", _arange(g, end=windows), of_each))
+    return g.view(g.add("embedding", [g.view(g.permute(flat, outs + longs), [windows * of_each]), best], best.shape, "i64"), lead + size)
 
 
 for _k in (1, 2, 3):
@@ -522,7 +544,8 @@ for _k in (1, 2, 3):
     CALLS[f"avg_pool{_k}d"] = lambda g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, \
         _k=_k: _avg_pool(g, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override, k=_k)
     CALLS[f"adaptive_avg_pool{_k}d"] = CALLS[f"_adaptive_avg_pool{_k}d"] = lambda g, x, size, _k=_k: adaptive(g, x, size, _k, "mean")
-    CALLS[f"adaptive_max_pool{_k}d"] = lambda g, x, size, _k=_k: [adaptive(g, x, size, _k, "amax"), None]
+    CALLS[f"adaptive_max_pool{_k}d"] = lambda g, x, size, _k=_k: [
+        adaptive(g, x, size, _k, "amax"), adaptive_places(g, x, size, _k)]
 
 
 # ---- recurrent layers

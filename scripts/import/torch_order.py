@@ -7,7 +7,7 @@ order, as PyTorch's stable sort has it; of equals, topk takes the first.
 import math
 
 import torch
-from torch_calls import CALLS, _arange, call, from_end, places
+from torch_calls import CALLS, _arange, call, from_end, lowest, places
 from torch_graph import FLOATS, Unsupported, Value, broadcast
 
 
@@ -159,6 +159,8 @@ def _embedding_bag(g, table, index, offsets, scale_by_freq=False, mode=0, sparse
 def _multilabel_margin_loss(g, x, target, reduction=1):
     """Each label of a row, up to the first -1, against all that are none. (What PyTorch takes this call apart into counts what
     stands behind the -1, too.)"""
+    if not x.shape:
+        x, target = g.view(x, [1]), g.view(target, [1])
     lead, classes = x.shape[:-1], x.shape[-1]
     at = _arange(g, end=classes)
     ended = g.unary("cumsum", g.cast(g.binary("lt", target, 0, "bool"), "i64"), dim=len(lead))
@@ -322,12 +324,34 @@ def _scatter(g, x, dim, index, *, src=None, value=None, reduce=None):
     return g.view(y, x.shape)
 
 
+MOST_REDUCED = 1 << 26  # pairs of a row and an element that may be put there
+
+
+def reduced_at(g, x, dim, index, src, op):
+    """Each row of x: what is put there, reduced, and whether there is any. A row looks at all elements of its line."""
+    dim, n = dim % len(x.shape), x.shape[dim % len(x.shape)]
+    if n * math.prod(index.shape) > MOST_REDUCED:
+        raise Unsupported(f"{math.prod(index.shape)} elements reduced by {op} into lines of {n}")
+    least = {"prod": 1, "amax": lowest(x.dtype), "amin": -lowest(x.dtype) if x.dtype in FLOATS else -lowest(x.dtype) - 1}[op]
+    short = [m for d, size in reversed(list(enumerate(index.shape))) for m in (0, x.shape[d] - size if d != dim else 0)]
+    index, src = (g.swap(g.pad(g.cast(v, kind), short, -1), dim, len(x.shape) - 1) for v, kind in ((index, "i64"), (src, x.dtype)))
+    m, lead = index.shape[-1], index.shape[:-1]
+    here = g.binary("eq", g.view(index, lead + [1, m]), g.view(_arange(g, end=n), [n, 1]), "bool")
+    values = g.where(here, g.view(src, lead + [1, m]), least, x.dtype)
+    some = g.binary("gt", g.reduce("sum", g.cast(here, "i32"), -1, False), 0, "bool")
+    return g.swap(g.reduce(op, values, -1, False), dim, -1), g.swap(some, dim, -1)
+
+
 @call("scatter_reduce")
 def _scatter_reduce(g, x, dim, index, src, reduce, *, include_self=True):
-    if reduce not in ("sum", "mean") or not x.shape:
-        raise Unsupported(f"scatter_reduce of {reduce}")
+    if not x.shape:
+        return g.view(_scatter_reduce(g, g.view(x, [1]), 0, *(g.view(v, [1]) for v in (index, src)), reduce, include_self=include_self), [])
     for d, n in enumerate(index.shape):
         src = g.slice(src, d, 0, n)
+    if reduce not in ("sum", "mean"):
+        y, some = reduced_at(g, x, dim, index, src, reduce)
+        joined = g.binary({"prod": "mul", "amax": "maximum", "amin": "minimum"}[reduce], x, y)
+        return g.where(some, joined if include_self else y, x, x.dtype)
     n, flat = math.prod(x.shape), places(g, x, dim % len(x.shape), index)
     sums = g.view(g.add("index_add", [g.cast(src, x.dtype), flat], [n], x.dtype, start=n), x.shape)
     hits = g.add("index_add", [g.expand(g.const(1, x.dtype), index.shape), flat], [n], x.dtype, start=n)
@@ -340,6 +364,24 @@ def _scatter_reduce(g, x, dim, index, src, reduce, *, include_self=True):
         count = g.binary("add", hits, 1) if include_self else g.where(none, 1, hits, x.dtype)
         y = CALLS["div"](g, y, count, rounding_mode=None if x.dtype in FLOATS else "floor")
     return y
+
+
+@call("index_reduce")
+def _index_reduce(g, x, dim, index, source, reduce, *, include_self=True):
+    """As scatter_reduce, with one index for all lines."""
+    if not x.shape:
+        x, source = g.view(x, [1]), g.view(source, [1])
+        return g.view(_index_reduce(g, x, 0, index, source, reduce, include_self=include_self), [])
+    dim = dim % len(x.shape)
+    index = g.view(index, [-1 if d == dim else 1 for d in range(len(x.shape))])
+    return _scatter_reduce(g, x, dim, g.expand(index, source.shape), source, reduce, include_self=include_self)
+
+
+@call("put")
+def _put(g, x, index, source, accumulate=False):
+    """At places of what lies flat."""
+    n, m = math.prod(x.shape), math.prod(index.shape)
+    return g.view(_index_put(g, g.view(x, [n]), [g.view(index, [m])], g.view(source, [m]), accumulate), x.shape)
 
 
 @call("index_copy")

@@ -8,10 +8,10 @@ import itertools
 import math
 
 import torch
-from torch_calls import CALLS, _arange, _clamp, call, places, stuffed
+from torch_calls import CALLS, _arange, _clamp, call, lowest, places, stuffed
 from torch_graph import NAMES, Unsupported, Value
-from torch_layers import _max_pool, each, lowest, pool_sizes, windows_of
-from torch_order import put
+from torch_layers import _max_pool, each, pool_sizes, windows_of
+from torch_order import last_ones, put
 
 # ---- made larger or smaller
 
@@ -266,16 +266,26 @@ for _k in (1, 2, 3):
     CALLS[f"max_pool{_k}d_with_indices"] = with_places(_k)
 
 
+MOST_PAIRS = 1 << 24  # that are looked at for the last of equal places
+
+
 @call("max_unpool2d", "max_unpool3d")
 def _max_unpool(g, x, indices, size, stride=None, padding=None):
-    """Zeros, with x at the places of its picture that were kept; where windows overlap, equal ones fall on one place."""
+    """Zeros, with x at the places of its picture that were kept. Where windows overlap, one place was kept by several: the last
+    of them stays; in large pictures their mean does, which is the same of what a pool has kept (PyTorch promises no order)."""
     k = len(size)
-    lead, inner = x.shape[:len(x.shape) - k], math.prod(x.shape[len(x.shape) - k:])
-    whole = math.prod(lead) * math.prod(size)
-    flat = places(g, Value(0, lead + [math.prod(size)], "i64"), len(lead), g.view(indices, lead + [inner]))
-    zeros = g.expand(g.const(0, x.dtype), [whole])
-    count = math.prod(lead) * inner
-    return g.view(put(g, zeros, whole, g.view(flat, [count]), g.view(x, [count]), None), lead + list(size))
+    lead, inner, n = x.shape[:len(x.shape) - k], math.prod(x.shape[len(x.shape) - k:]), math.prod(size)
+    lines, count = math.prod(lead), math.prod(x.shape)
+    indices, zeros = g.view(indices, [lines, inner]), g.expand(g.const(0, x.dtype), [lines * n])
+    flat, values = g.view(places(g, Value(0, [lines, n], "i64"), 1, indices), [count]), g.view(x, [count])
+    if lines * inner * inner <= MOST_PAIRS:
+        last = last_ones(g, indices)
+        y = put(g, zeros, lines * n, flat, values, g.view(last, [count]) if last is not None else None)
+        return g.view(y, lead + list(size))
+    def summed(v):
+        return g.add("index_add", [v, flat], [lines * n], x.dtype, start=lines * n)
+    hits = summed(g.expand(g.const(1, x.dtype), [count]))
+    return g.view(g.binary("div", summed(values), g.binary("maximum", hits, 1)), lead + list(size))
 
 
 # ---- gradients of pools

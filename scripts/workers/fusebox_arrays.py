@@ -69,7 +69,7 @@ BINARY = {
     "gt": lambda m, a, b: a > b, "ge": lambda m, a, b: a >= b, "logical_and": lambda m, a, b: m.logical_and(a, b),
     "logical_or": lambda m, a, b: m.logical_or(a, b), "bitwise_and": lambda m, a, b: a & b, "bitwise_or": lambda m, a, b: a | b,
     "bitwise_xor": lambda m, a, b: a ^ b, "bitwise_left_shift": lambda m, a, b: a << b,
-    "bitwise_right_shift": lambda m, a, b: a >> b,
+    "bitwise_right_shift": lambda m, a, b: a >> b, "atan2": lambda m, a, b: m.arctan2(a, b), "copysign": lambda m, a, b: m.copysign(a, b),
 }
 
 

@@ -91,6 +91,11 @@ static void test_gelu(void **state)
             fail_msg("gelu(%a) is %a", (double)x, (double)fb_geluf(x));
 }
 
+static double lgamma_of_positive(double x)
+{
+    return x < 0 ? (double)fb_lgammaf((float)x) : lgamma(x); /* left of 0 it is libm's, near its zeros as well */
+}
+
 static float softplus_by_default(float x)
 {
     return fb_softplusf(x, 1, 20);
@@ -118,6 +123,49 @@ static double mish_reference(double x)
     return x * tanh(log1p(exp(x)));
 }
 FUNCTION(mish, fb_mishf, mish_reference, 6)
+
+FUNCTION(erfinv, fb_erfinvf, fb_erfinv, 5)
+FUNCTION(lgamma, fb_lgammaf, lgamma_of_positive, 6)
+
+/* Where it is beside 0, at 1.46 and left of 0, what it is the difference of counts. */
+static void test_digamma(void **state)
+{
+    (void)state;
+    for (float x = 0x1p-20f; x < 1e6f; x *= 1.0001f)
+        if (!(fabs((double)fb_digammaf(x) - fb_digamma((double)x)) <= 4 * ulp(fabs(fb_digamma((double)x)) + 4)))
+            fail_msg("digamma(%a) is %a", (double)x, (double)fb_digammaf(x));
+    for (float x = -20; x < 0; x += 0x1.1p-8f) {
+        if (x == floorf(x)) continue;
+        double want = fb_digamma((double)x), slope = pow(M_PI / sin(M_PI * (double)x), 2);
+        if (!(fabs((double)fb_digammaf(x) - want) <= 4 * ulp(fabs(want) + 8) + slope * ulp((double)x)))
+            fail_msg("digamma(%a) is %a, not %a", (double)x, (double)fb_digammaf(x), want);
+    }
+    assert_true(isinf(fb_digammaf(0)) && signbit(fb_digammaf(0)) && isnan(fb_digammaf(-3)) && isnan(fb_digammaf(NAN)));
+    assert_true(isinf(fb_digammaf(INFINITY)) && isnan(fb_digammaf(-INFINITY)));
+}
+
+/* All octants, the axes with the signs of their zeros, infinities. */
+static void test_atan2(void **state)
+{
+    (void)state;
+    const float edges[] = {0.0f,        -0.0f,     1.0f,       -1.0f,           INFINITY,         -INFINITY,
+                           NAN,         0x1p-149f, -0x1p-149f, 0x1.fffffep127f, -0x1.fffffep127f, 0x1p-126f,
+                           0.41421356f, 2.5f};
+    enum { EDGES = sizeof edges / sizeof *edges, MANY = 4000000 };
+    uint32_t bits = 12345;
+    for (int i = 0; i < EDGES * EDGES + MANY; i++) {
+        bits = bits * 1664525u + 1013904223u;
+        uint32_t other = bits * 22695477u + 1;
+        float y = i < EDGES * EDGES ? edges[i / EDGES] : fb_float(bits);
+        float x = i < EDGES * EDGES ? edges[i % EDGES]
+                  : i & 1           ? fb_float(other)
+                                    : y * (1 + fb_float(other >> 9 | 0x3f800000));
+        double want = atan2((double)y, (double)x), got = (double)fb_atan2f(y, x);
+        bool same = isnan(want) ? isnan(got) : fabs(want - got) <= 3 * ulp(want) && signbit(want) == signbit(got);
+        if (!same && !(fabs(want) < 0x1p-126 && fabs(got) < 0x1p-125))
+            fail_msg("atan2(%a, %a) is %a, not %a", (double)y, (double)x, got, want);
+    }
+}
 
 static void test_half_floats(void **state)
 {
@@ -164,7 +212,8 @@ int main(void)
         cmocka_unit_test(test_tanh),     cmocka_unit_test(test_sigmoid),     cmocka_unit_test(test_erf),
         cmocka_unit_test(test_gelu),     cmocka_unit_test(test_mish),        cmocka_unit_test(test_elu),
         cmocka_unit_test(test_softplus), cmocka_unit_test(test_half_floats), cmocka_unit_test(test_minimum_and_maximum),
-        cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_integers), cmocka_unit_test(test_erfinv),      cmocka_unit_test(test_lgamma),
+        cmocka_unit_test(test_digamma),  cmocka_unit_test(test_atan2),
     };
     return cmocka_run_group_tests_name("prelude", tests, NULL, NULL);
 }

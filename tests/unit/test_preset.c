@@ -441,6 +441,26 @@ static void xla_and_tinygrad(void **state)
     fb_graph_free(l);
 }
 
+/* Halves that are computed apart and joined, a hundred times: 2^100 ways from the first to the last. */
+static void ways_are_not_counted(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("halves");
+    fb_id x = input(g, "x", DIMS(2));
+    for (int i = 0; i < 100; i++) {
+        char name[3][8];
+        for (int k = 0; k < 3; k++) snprintf(name[k], sizeof name[k], "%c%d", "abj"[k], i);
+        fb_op op = i % 2 ? FB_OP_SIN : FB_OP_ABS;
+        fb_id parts[] = {node1(g, op, name[0], slice(g, x, 0, 0, 1)), node1(g, op, name[1], slice(g, x, 0, 1, 2))};
+        x = add_node(g, FB_OP_CAT, name[2], &(fb_attrs){.dim = 0}, 2, parts);
+    }
+    output(g, x);
+    g = finish(g);
+    static const char *const names[] = {"eager", "inductor", "xla", "tinygrad", "max", "auto"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_true(kernels(g, names[i]) >= 1);
+    fb_graph_free(g);
+}
+
 /* `sum` would be part of what stores it in `b`, but `a` has b's value by then, which is found when the plan is made;
  * `relu` has become part of its readers before. */
 static void xla_settles_what_an_update_keeps_apart(void **state)
@@ -649,6 +669,7 @@ int main(void)
         cmocka_unit_test(a_bias_leaves_its_product_for_a_copy),
         cmocka_unit_test(max_is_at_rest_around_products),
         cmocka_unit_test(xla_and_tinygrad),
+        cmocka_unit_test(ways_are_not_counted),
         cmocka_unit_test(xla_settles_what_an_update_keeps_apart),
         cmocka_unit_test(presets_are_replayed_step_by_step),
         cmocka_unit_test(a_decision_can_be_refused),
