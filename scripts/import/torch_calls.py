@@ -33,6 +33,20 @@ def in_floats(g, x):
     return g.cast(x, floating(x.dtype))
 
 
+def in_f32(call):
+    """In 16 bits PyTorch computes these calls in f32, their numbers too, and rounds once."""
+    def in_16_bits(v):
+        return isinstance(v, Value) and v.dtype in ("f16", "bf16")
+
+    @functools.wraps(call)  # whose words are looked at
+    def wide(g, x, *args, **words):
+        if not in_16_bits(x):
+            return call(g, x, *args, **words)
+        y = call(g, *(g.cast(v, "f32") if in_16_bits(v) else v for v in (x, *args)), **words)
+        return [g.cast(v, x.dtype) for v in y] if isinstance(y, list) else g.cast(y, x.dtype)
+    return wide
+
+
 def of_floats(op, params):
     """An op of floats that is a call of PyTorch's by itself: its parameters follow the operand, in the schema's order."""
     if not params:
@@ -65,7 +79,7 @@ CALLS["logical_not"] = lambda g, x: g.unary("logical_not", g.cast(x, "bool"))
 CALLS["logical_xor"] = lambda g, a, b: g.binary("ne", g.cast(a, "bool"), g.cast(b, "bool"))
 CALLS["bitwise_not"] = lambda g, x: g.unary("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 CALLS["square"] = lambda g, x: g.binary("mul", x, x)
-CALLS["log10"] = lambda g, x: g.binary("mul", g.unary("log", in_floats(g, x)), math.log10(math.e))
+CALLS["log10"] = in_f32(lambda g, x: g.binary("mul", g.unary("log", in_floats(g, x)), math.log10(math.e)))
 
 
 @call("round")
@@ -175,6 +189,7 @@ def _acos(g, x):
 
 
 @call("angle")
+@in_f32
 def _angle(g, x):
     """Of real numbers: that of the negative ones is half a turn."""
     x = in_floats(g, x)
@@ -213,7 +228,7 @@ CALLS["where"] = lambda g, c, a, b: g.where(c, a, b)
 CALLS["masked_fill"] = lambda g, x, mask, value: g.where(mask, value, x, x.dtype)
 CALLS["isnan"] = lambda g, x: g.binary("ne", x, x, "bool")
 CALLS["isinf"] = lambda g, x: g.binary("eq", g.unary("abs", x), math.inf, "bool")
-CALLS["lerp"] = lambda g, a, b, w: g.binary("add", a, g.binary("mul", g.binary("sub", b, a), w))
+CALLS["lerp"] = in_f32(lambda g, a, b, w: g.binary("add", a, g.binary("mul", g.binary("sub", b, a), w)))
 
 
 @call("add", "sub")
@@ -229,6 +244,7 @@ CALLS["rsub"] = lambda g, a, b, alpha=1: _add(g, g.value(b, promoted(a, b)), a, 
 
 
 @call("addcmul", "addcdiv")
+@in_f32
 def _addcmul(g, x, a, b, value=1, *, op="mul"):
     return g.binary("add", x, g.binary("mul", CALLS[op](g, a, b), value) if value != 1 else CALLS[op](g, a, b))
 
@@ -394,7 +410,12 @@ def _norm(g, x, p=2, *, dim=None, keepdim=False, dtype=None):
     if p == 2:
         return g.unary("sqrt", g.reduce("sum", g.binary("mul", x, x), dim, keepdim))
     x = g.unary("abs", x)
-    return g.reduce("sum", x, dim, keepdim) if p == 1 else g.binary("pow", g.reduce("sum", g.binary("pow", x, p), dim, keepdim), 1 / p)
+    return g.reduce("sum", x, dim, keepdim) if p == 1 else of_powers(g, x, p, dim, keepdim)
+
+
+@in_f32
+def of_powers(g, x, p, dim, keepdim):
+    return g.binary("pow", g.reduce("sum", g.binary("pow", x, p), dim, keepdim), 1 / p)
 
 
 @call("cdist")
@@ -404,6 +425,7 @@ def _cdist(g, a, b, p=2, compute_mode=None):
 
 
 @call("var", "std")
+@in_f32
 def _spread(g, x, *, dim=None, unbiased=True, correction=1, keepdim=False, root=False):
     dims = list(range(len(x.shape))) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     less = (1 if correction is None else correction) if unbiased else 0

@@ -5,7 +5,7 @@ Those that fusebox knows as one op (linear, addmm, layer_norm, softmax, silu, at
 import functools
 import math
 
-from torch_calls import CALLS, _arange, _chunk, _clamp, call, lowest, stuffed
+from torch_calls import CALLS, _arange, _chunk, _clamp, call, in_f32, lowest, stuffed
 from torch_graph import FLOATS, Unsupported, broadcast, dtype_of, number, refuse
 
 
@@ -44,12 +44,20 @@ def _grouped_mm(g, x, w, offs=None, bias=None, out_dtype=None):
     return g.cast(y, dtype_of(out_dtype)) if out_dtype is not None else y
 
 
+@in_f32
+def weighted(g, product, b, beta, alpha):
+    product = g.binary("mul", product, alpha) if alpha != 1 else product
+    if not beta:
+        return g.expand(product, broadcast(b.shape, product.shape))  # b may be nan
+    return g.binary("add", g.binary("mul", g.cast(b, product.dtype), beta) if beta != 1 else b, product)
+
+
 @call("addmm", "baddbmm")
 def _addmm(g, b, x, w, beta=1, alpha=1):
-    if beta != 1 or alpha != 1 or len(x.shape) != 2:
-        product = g.binary("mul", g.matmul(x, w), alpha) if alpha != 1 else g.matmul(x, w)
-        return g.binary("add", g.binary("mul", b, beta) if beta != 1 else b, product) if beta else g.expand(product, broadcast(
-            b.shape, product.shape))  # b, where it counts for nothing, may be nan
+    if beta != 1 or alpha != 1:
+        return weighted(g, g.matmul(x, w), b, beta, alpha)
+    if len(x.shape) != 2:
+        return g.binary("add", b, g.matmul(x, w))
     return g.op("addmm", [b, x, w], {}, lambda: g.binary("add", g.matmul(x, w), b))
 
 
@@ -57,8 +65,7 @@ def _addmm(g, b, x, w, beta=1, alpha=1):
 def _addmv(g, b, x, w, beta=1, alpha=1):
     y = g.matmul(x, w)
     y = g.reduce("sum", y, 0, False) if len(y.shape) == 3 else y
-    y = g.binary("mul", y, alpha) if alpha != 1 else y
-    return g.binary("add", g.binary("mul", b, beta) if beta != 1 else b, y) if beta else y
+    return weighted(g, y, b, beta, alpha) if beta != 1 or alpha != 1 else g.binary("add", b, y)
 
 
 @call("layer_norm")
@@ -198,16 +205,6 @@ CALLS["softmin"] = lambda g, x, dim, *, dtype=None: _softmax(g, g.unary("neg", x
 
 def chosen(g, x, above, bound, below):
     return g.where(g.binary("gt", x, bound, "bool"), above, below, x.dtype)
-
-
-def in_f32(call):
-    """In 16 bits PyTorch computes these calls in f32, their numbers too, and rounds once."""
-    @functools.wraps(call)  # whose words are looked at
-    def wide(g, x, *args, **words):
-        if x.dtype not in ("f16", "bf16"):
-            return call(g, x, *args, **words)
-        return g.cast(call(g, g.cast(x, "f32"), *args, **words), x.dtype)
-    return wide
 
 
 CALLS["silu"] = lambda g, x: g.op("silu", [x], {}, lambda: g.binary("mul", x, g.unary("sigmoid", x)))

@@ -230,6 +230,12 @@ ACTIVATIONS = [(f.__name__, f, x(3, 5) * 3) for f in (
     ("prelu", nn.PReLU(3, 0.3), x(2, 3, 4)),
     ("glu", lambda a: F.glu(a, 1), x(3, 6)),
     ("hyperbolic", lambda a: (a.sinh(), a.cosh(), a.tanh().mul(0.9).atanh(), (a * 1e-3).expm1(), (a * 20).expm1()), x(3, 5)),
+    ("inverse", lambda a: (a.atan(), a.tanh().asin(), a.tanh().acos(), a.asinh(), (a * 1e6).asinh(), (a.abs() + 1).acosh(),
+                           (a * 0.3).erfinv(), torch.special.ndtri(a.sigmoid())), x(3, 5)),
+    ("angles and sides", lambda a, v: (torch.atan2(a, v), torch.copysign(a, v), torch.copysign(v, a * 0), a.signbit(), a.angle(),
+                                       torch.fmax(a, v), torch.fmin(a / 0, (v - v) / (v - v)), torch.ldexp(a, v.round())), x(3, 5), x(5)),
+    ("gamma", lambda a: ((a.abs() + 0.1).lgamma(), (a.abs() + 0.1).digamma(), (a.abs() + 3).mvlgamma(3), a.lgamma()), x(3, 5)),
+    ("rounded", lambda a: (a.round(decimals=2), (a * 100).round(decimals=-1)), x(3, 5)),
     ("shifts", lambda a, w: (a << 3, a >> 1, w << 2, w >> 2), n(3, 5), n(3, 5, dtype=torch.int32)),
     ("others", lambda a: (a.abs().log1p(), a.expm1(), a.abs().log10(), a.tan(), a.square(), torch.lerp(a, a * 2, 0.3)), x(3, 5)),
     ("products and quotients added", lambda a, v: (torch.addcmul(a, v, v, value=2), torch.addcdiv(a, v, v.abs() + 1, value=0.5)),
@@ -311,8 +317,9 @@ PLACES = [
     ("one after another", changed(put_one_after_another), x(4, 6)),
     ("scattered", lambda a, v: (a.scatter(1, a.argsort(1), v), a.scatter(0, a.argsort(0)[:2], 7.0), a.scatter_add(1, v.argsort(1), v)),
      x(4, 5), x(4, 5)),
-    ("reduced", lambda a, v, i: (a.scatter_reduce(1, i, v, "sum"), a.scatter_reduce(1, i, v, "mean", include_self=False)),
-     x(3, 4), x(3, 6), n(3, 6, low=0, high=4)),
+    ("reduced", lambda a, v, i: (a.scatter_reduce(1, i, v, "sum"), a.scatter_reduce(1, i, v, "mean", include_self=False),
+                                 a.scatter_reduce(1, i, v, "amax"), a.scatter_reduce(1, i[:2], v, "prod", include_self=False),
+                                 a.index_reduce(1, i[0], v, "amin")), x(3, 4), x(3, 6), n(3, 6, low=0, high=4)),
     ("copied and filled", lambda a, v: (a.index_copy(1, torch.tensor([3, 1]), v), a.index_fill(0, torch.tensor([1]), 2.0)), x(3, 4), x(3, 2)),
     ("behind a mask", lambda a, m, v: a.masked_scatter(m, v), x(3, 4), b(3, 4), x(12)),
     ("taken", lambda a: (a.take(torch.tensor([[0, -1], [5, 2]])), a.take_along_dim(a.argsort(1), 1)), x(3, 4)),
@@ -327,6 +334,10 @@ PICTURES = [(f"{mode} {size}", lambda a, mode=mode, size=size: F.interpolate(a, 
                                            F.interpolate(a, 5), F.interpolate(v, (2, 2, 7))), x(1, 2, 4), x(1, 2, 2, 3, 5)),
     ("columns", lambda a: (F.unfold(a, (2, 3), 1, 1, 2), F.fold(F.unfold(a, 3, padding=1, stride=2), (5, 6), 3, padding=1, stride=2),
                            F.fold(F.unfold(a, 2, dilation=2), (5, 6), 2, dilation=2)), x(2, 3, 5, 6)),
+    ("put back where windows overlap", lambda a: F.max_unpool2d(*F.max_pool2d(a, 3, 2, return_indices=True), 3, 2), x(1, 2, 7, 7)),
+    ("maxima of windows that cover", lambda a: (*F.adaptive_max_pool2d(a, (3, 2), return_indices=True), *F.adaptive_max_pool1d(
+        a[0], 4, return_indices=True)), x(1, 2, 5, 7)),
+    ("edges repeated and cut off", lambda a: F.pad(a, (-4, 5), mode="replicate"), x(2, 3, 4)),
     ("maxima and where they are", lambda a: (*F.max_pool2d(a, 3, 2, 1, return_indices=True),
                                              *F.max_pool2d(a, 2, 1, 0, 2, ceil_mode=True, return_indices=True),
                                              *F.max_pool1d(a[0], 3, return_indices=True)), x(2, 3, 6, 7)),
@@ -421,37 +432,49 @@ class Twice(nn.Module):
     """Refused in two places that hang together: both are told."""
     def __init__(self):
         super().__init__()
-        self.inner = Gamma()
+        self.inner = Bessel()
 
     def forward(self, a):
-        y = torch.fft.fft(a).abs()
+        y = torch.linalg.inv(a.view(2, 2)).reshape(4)
         return self.inner(y) + a.to(torch.int8)
 
 
-class Gamma(nn.Module):
+class Bessel(nn.Module):
     def forward(self, a):
-        return a.lgamma()
+        return torch.special.bessel_j0(a)
 
 
 REFUSED = [
     ("int8", lambda a: a.to(torch.int8) + 1, x(4)),
     ("uint8", lambda a: a * 2, n(4, low=0, dtype=torch.uint8)),
     ("cond", Cond(), x(4)),
-    ("indices", lambda a: F.adaptive_max_pool2d(a, 2, return_indices=True), x(1, 2, 4, 4)),
     ("mask", lambda a: a[a > 0], x(4)),
     ("places", lambda a, m, v: a.index_put((m,), v), x(4), torch.tensor([True, False, True, True]), x(3)),
     ("drawn", lambda a: a + torch.randn(4), x(4)),
-    ("the largest at places", lambda a, i, v: a.scatter_reduce(0, i, v, "amax"), x(4), n(2, low=0, high=4), x(2)),
-    ("rounded", lambda a: a.round(decimals=2), x(4)),
+    ("strides", lambda a: a.t().as_strided((2, 2), (1, 1)), x(3, 4)),
     ("where", lambda a: torch.where(a > 0)[0] + 1, x(4)),
     ("taken out", lambda a: a * a.sum().item(), x(4)),
     ("the largest of bags", Bags(mode="max"), n(7, low=0, high=7), torch.tensor([2, 1])),
     ("an angle", lambda a: torch.view_as_complex(a).sin().real, x(4, 2)),
     ("two in a chain", Twice(), x(4)),
 ]
+def short(a):
+    """A spectrogram as speech models take it: padded, windowed, the power of each frequency."""
+    return torch.stft(a, 16, 6, 12, torch.hann_window(12), return_complex=True).abs().square()
+
+
+TRANSFORMS = [
+    ("there and back", lambda a: (torch.fft.fft(a).real, torch.fft.fft(a).imag, torch.fft.rfft(a).abs(), torch.fft.irfft(torch.fft.rfft(a), 9),
+                                  torch.fft.irfft(torch.fft.rfft(a, norm="ortho") * 2, 7, norm="ortho")), x(3, 9)),
+    ("of two dimensions", lambda a: (torch.fft.fft2(a).abs(), torch.fft.irfft2(torch.fft.rfft2(a)[..., :3], a.shape[-2:]),
+                                     torch.view_as_real(torch.fft.ifftn(torch.view_as_complex(a.view(2, 6, 4, 2))))), x(2, 6, 8)),
+    ("of many factors, and of none", lambda a: (torch.fft.rfft(a).abs(), torch.fft.ifft(torch.fft.fft(a[:, :211])).real), x(2, 360)),
+    ("of short pieces", short, x(2, 60)),
+]
 GROUPS = {"in_place": IN_PLACE, "promotion": PROMOTION, "reductions": REDUCTIONS, "shapes": SHAPES, "pools": POOLS,
           "convolutions": CONVOLUTIONS, "norms": NORMS, "activations": ACTIVATIONS, "layers": LAYERS, "sorts": SORTS, "places": PLACES,
-          "pictures": PICTURES, "grids": GRIDS, "odd": ODD, "refused": REFUSED}
+          "pictures": PICTURES, "grids": GRIDS, "odd": ODD, "transforms": TRANSFORMS,
+          "refused": REFUSED}
 
 
 def group(name):
