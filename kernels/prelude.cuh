@@ -167,14 +167,14 @@ FB_DEVICE float fb_digammaf(float x)
     }
     float r = 1.0f / (z * z), tail = r * (0.0833333333f - r * (0.00833333333f - r * 0.00396825397f));
     y += logf(z) - 0.5f / z - tail;
-    y = x < 0 && (part == 0 || isinf(x)) ? NAN : y;
+    y = x < 0 && (part == 0 || x == -INFINITY) ? NAN : y;
     return x == 0 ? copysignf(INFINITY, -x) : y;
 }
 
 FB_DEVICE double fb_digamma(double x)
 {
     if (x == 0) return copysign((double)INFINITY, -x);
-    if (x < 0 && (x == floor(x) || isinf(x))) return NAN;
+    if (x < 0 && (x == floor(x) || x == -INFINITY)) return NAN;
     double y = 0;
     if (x < 0) {
         y = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - rint(x)));

@@ -53,6 +53,15 @@ class Ops(Base):
     def op_erf(self, node, x):
         return lax.erf(x)
 
+    def op_erfinv(self, node, x):
+        return lax.erf_inv(x)
+
+    def op_lgamma(self, node, x):
+        return lax.lgamma(x)
+
+    def op_digamma(self, node, x):
+        return lax.digamma(x)
+
     def op_gelu(self, node, x):
         return jax.nn.gelu(x, approximate=False)
 

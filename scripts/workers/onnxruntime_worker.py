@@ -96,6 +96,7 @@ class Model(shared.Ops):
 
     TITLE = "ONNX Runtime"
     REFUSED = {op: "ONNX shifts unsigned integers alone" for op in ("bitwise_left_shift", "bitwise_right_shift")}
+    REFUSED |= {op: "ONNX has no such operator" for op in ("atan2", "copysign", "erfinv", "lgamma", "digamma")}
 
     def __init__(self, graph):
         self.graph, self.nodes, self.initialisers = graph, [], []

@@ -55,6 +55,7 @@ class Ops(shared.Ops):
 
     TITLE = "tinygrad"
     REFUSED = {op: "it shifts by numbers alone, not by tensors" for op in ("bitwise_left_shift", "bitwise_right_shift")}
+    REFUSED |= {op: "it has no such function" for op in ("atan2", "copysign", "erfinv", "lgamma", "digamma")}
 
     def usual(self, node, args):
         op = node["op"]

@@ -494,6 +494,21 @@ static double __dmul_rn(double a, double b) { return a * b; }
 static float rsqrtf(float x) { return 1 / sqrtf(x); }
 static double rsqrt(double x) { return 1 / sqrt(x); }
 
+// S. Winitzki's first guess, then Halley's rule.
+static double erfinv(double y)
+{
+    double a = fabs(y), w = log((1 - a) * (1 + a)), b = 4.330746750799873 + w / 2;
+    if (!(a < 1)) return a == 1 ? copysign((double)INFINITY, y) : (double)NAN;
+    double x = sqrt(sqrt(b * b - w / 0.147) - b);
+    for (int i = 0; i < 6 && x > 0; i++) {
+        double off = (a < 0.5 ? erf(x) - a : 1 - a - erfc(x)) / (1.1283791670955126 * exp(-x * x));
+        x -= off / (1 + x * off);
+    }
+    return copysign(x, y);
+}
+
+static float erfinvf(float y) { return (float)erfinv(y); }
+
 // ---- 16-bit floats ----
 
 struct fb_f16 {
