@@ -44,6 +44,13 @@ static inline double fb_fmod_floor(double a, double b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+/* Of an e^-|x| that never overflows, so that the smallest results are not 0. */
+static inline double fb_sigmoid(double x)
+{
+    double e = exp(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
 static inline double fb_lgamma(double x)
 {
     int sign;

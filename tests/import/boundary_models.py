@@ -122,10 +122,11 @@ def encoder():
 # ---- torchvision and timm
 
 for _name, _size in (("resnet18", 64), ("mobilenet_v2", 64), ("convnext_tiny", 64), ("densenet121", 64), ("vit_b_32", 224),
-                     ("efficientnet_b0", 64)):
+                     ("efficientnet_b0", 64), ("googlenet", 64), ("squeezenet1_1", 64), ("shufflenet_v2_x1_0", 64), ("regnet_y_400mf", 64)):
     def _vision(name=_name, size=_size):
         from torchvision import models
-        return getattr(models, name)(weights=None), (torch.randn(8, 3, size, size),)
+        words = {"aux_logits": False, "init_weights": True} if name == "googlenet" else {}
+        return getattr(models, name)(weights=None, **words), (torch.randn(8, 3, size, size),)
     model(_name, "torchvision")(_vision)
 
 

@@ -39,6 +39,7 @@ static const point float_points[] = {
     {FB_OP_TANH, 0.5, 0, 0, 0.46211715726000975850},
     {FB_OP_SIGMOID, 0.5, 0, 0, 0.62245933120185456464},
     {FB_OP_SIGMOID, -800, 0, 0, 0},
+    {FB_OP_SIGMOID, -712, 0, 0, 6.05799464199894e-310}, /* no less than what a kernel may find */
     {FB_OP_ERF, 1, 0, 0, 0.84270079294971486934},
     {FB_OP_ERFINV, 0.5, 0, 0, 0.47693627620446988},
     {FB_OP_ERFINV, -0.999999, 0, 0, -3.4589107372754988},
