@@ -155,6 +155,10 @@ FB_DEVICE float fb_mishf(float x)
 
 FB_DEVICE double fb_mish(double x) { return x * tanh(log1p(exp(x))); }
 
+// The sign of a NaN hangs on how it was made.
+FB_DEVICE float fb_copysignf(float a, float b) { return copysignf(a, b != b ? 1.0f : b); }
+FB_DEVICE double fb_copysign(double a, double b) { return copysign(a, b != b ? 1.0 : b); }
+
 // As in prelude.h.
 FB_DEVICE float fb_digammaf(float x)
 {

@@ -495,6 +495,17 @@ static inline double fb_mish(double x)
     return x * tanh(log1p(exp(x)));
 }
 
+/* The sign of a NaN hangs on how it was made. */
+static inline float fb_copysignf(float a, float b)
+{
+    return copysignf(a, b != b ? 1.0f : b);
+}
+
+static inline double fb_copysign(double a, double b)
+{
+    return copysign(a, b != b ? 1 : b);
+}
+
 static inline double fb_atan2(double y, double x)
 {
     return atan2(y, x);

@@ -322,7 +322,7 @@ function Tensor:remainder(other) end
 ---@return Tensor
 function Tensor:atan2(other) end
 
----x with the sign of y, which a 0 has too.
+---x with the sign of y, which a 0 has too; what is no number has none.
 ---@param other Operand
 ---@return Tensor
 function Tensor:copysign(other) end

@@ -51,6 +51,12 @@ static inline double fb_sigmoid(double x)
     return (x < 0 ? e : 1) / (1 + e);
 }
 
+/* The sign of a NaN hangs on how it was made. */
+static inline double fb_copysign(double a, double b)
+{
+    return copysign(a, isnan(b) ? 1 : b);
+}
+
 static inline double fb_lgamma(double x)
 {
     int sign;

@@ -108,6 +108,7 @@ static const point float_points[] = {
     {FB_OP_ATAN2, NAN, 1, 0, NAN},
     {FB_OP_COPYSIGN, 2, -0.0, 0, -2},
     {FB_OP_COPYSIGN, -2, 3, 0, 2},
+    {FB_OP_COPYSIGN, -2, -NAN, 0, 2},
     {FB_OP_EQ, 1, 1, 0, 1},
     {FB_OP_EQ, NAN, NAN, 0, 0},
     {FB_OP_EQ, 0, -0.0, 0, 1},
