@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every operation of PyTorch on PyTorch's own samples: what imports, and whether it is PyTorch's in value, shape and dtype.
 
-    samples.py FILE.jsonl [--only TEXT] [--dtype float32] [--each 6] [--jobs N]
+    samples.py FILE.jsonl [--only TEXT] [--dtype float32] [--each 6] [--limit SECONDS]
 
 The samples are those that PyTorch tests itself with (torch.testing, `op_db`): odd strides, sizes of 0 and 1, negative
 dims, options that nobody sets. A row an operation: how many samples imported and agree, are refused, or differ. What is
