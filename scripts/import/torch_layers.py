@@ -295,18 +295,18 @@ def _attention(g, q, k, v, mask=None, dropout_p=0.0, is_causal=False, *, scale=N
         mask = g.binary("ge", rows, _arange(g, end=k.shape[-2]), "bool")
     added = mask is not None and mask.dtype != "bool"
     hides = mask is not None and not is_causal and (not added or may_hide_all(g, mask))
+    seen = g.binary("ne", mask, -math.inf, "bool") if added and hides else mask
+    # A query that may see nothing gets zeros, as in PyTorch: asked of the mask alone, once for all layers that share it, so that
+    # what is between the products stays a softmax.
+    some = g.binary("gt", g.reduce("amax", g.cast(seen, "i32"), -1, True), 0, "bool") if hides else None
     def make():
         scores = g.binary("mul", g.matmul(q, g.swap(k, len(k.shape) - 1, len(k.shape) - 2)), scale)
-        seen = g.binary("ne", mask, -math.inf, "bool") if added and hides else mask
         scores = g.binary("add", scores, mask) if added else scores
         if mask is not None and (hides or not added):
             scores = g.where(seen, scores, -1e30)
         e = g.unary("exp", g.binary("sub", scores, g.reduce("amax", scores, -1, True)))
-        e = g.where(seen, e, 0, e.dtype) if hides else e
-        total = g.reduce("sum", e, -1, True)
-        # A query that may see nothing gets zeros, as in PyTorch. Where it sees something, the largest adds exp(0) to the sum.
-        total = g.binary("maximum", total, 1) if hides else total
-        return g.matmul(g.binary("div", e, total), v)
+        y = g.matmul(g.binary("div", e, g.reduce("sum", e, -1, True)), v)
+        return g.where(some, y, 0, y.dtype) if hides else y
     return g.op("scaled_dot_product_attention", [q, k, v, mask], {"scale": scale}, make)
 
 

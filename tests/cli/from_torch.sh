@@ -108,6 +108,12 @@ for made in calls experts; do # pictures that are made larger; topk, whose other
     fb run "$made.json" eager@torch --worker "$python $srcdir/scripts/workers/torch_worker.py"
     is "$made: PyTorch runs it back as it was" 0 out '✓'
 done
+import "$models:padded" -o padded.json
+is "attention over padded sequences is written" 0
+fb graph padded.json inductor@replay:h200
+is "each layer is one kernel of a GPU, and the mask is asked once" 0 out '^ +3  chain' no '^ +4  '
+fb check padded.json
+is "padded: every preset is right" 0
 import "$models:keeper" -o keeper.json
 is "a module that changes an input is refused" 1 err '^fusebox: Keeper: the module changes x, which is no buffer of its own'
 for made in train_norms train_pictures train_transposed; do

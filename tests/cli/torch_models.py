@@ -305,6 +305,19 @@ def calls():
     return Calls(), (torch.randn(6, 63), torch.rand(2, 1, 7, 7) > 0.7, torch.randint(-6, 6, (4,)))
 
 
+class Padded(nn.Module):
+    """Two layers of attention over sequences of unlike lengths, as encoders get them: a mask of bools, of keys alone."""
+
+    def forward(self, q, seen):
+        for _ in range(2):
+            q = F.scaled_dot_product_attention(q, q, q, seen)
+        return q
+
+
+def padded():
+    return Padded(), (torch.randn(2, 4, 64, 32), torch.arange(64) < torch.tensor([40, 0]).view(2, 1, 1, 1))
+
+
 class Masked(nn.Module):
     """Keeps a mask of -inf, as attention does."""
 
