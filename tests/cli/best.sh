@@ -42,7 +42,7 @@ export FUSEBOX_RECORDINGS
 mkdir "$FUSEBOX_RECORDINGS"
 cat >chain.lua <<'LUA'
 local fb = require "fusebox"
-return function(g) return g:input("x", { 64, 8 }):tanh():exp():relu() end
+return function(g) return g:input("x", { 1024, 512 }):abs():neg():relu() end
 LUA
 fb record chain.lua --device host --out "$FUSEBOX_RECORDINGS/here.json" --spread 1000
 fb run chain.lua best@replay:here --format json
