@@ -452,12 +452,9 @@ static bool bias_is_apart(const inductor *w, fb_id sum)
 /* The picture whose windows `node` reduces, as a pool does; FB_NONE. */
 static fb_id pooled(const fb_graph *g, fb_id node)
 {
-    if (fb_node_class(g, node) != FB_CLASS_REDUCTION) return FB_NONE;
-    bool windows = false;
-    fb_id at = g->nodes[node].args[0];
-    for (; g->nodes[at].n_args && !fb_node_is_computed(g, at); at = g->nodes[at].args[0])
-        windows |= g->nodes[at].op == FB_OP_UNFOLD;
-    return windows && fb_node_is_computed(g, at) ? at : FB_NONE;
+    if (fb_node_class(g, node) != FB_CLASS_REDUCTION || !fb_reduces_windows(g, node)) return FB_NONE;
+    fb_id picture = fb_access_base(g, g->nodes[node].args[0]);
+    return fb_node_is_computed(g, picture) ? picture : FB_NONE;
 }
 
 /* Is a reduction of so many elements written out, and no loop? A pool's bound is the largest that is. */
@@ -474,8 +471,7 @@ static void set_loops(const inductor *w, fb_id node)
     v->numel = fb_shape_elements(&n->shape);
     v->rnumel = 1;
     v->bias_of = FB_NONE;
-    if (fb_node_class(w->g, node) == FB_CLASS_REDUCTION && v->numel > 0)
-        v->rnumel = fb_shape_elements(&w->g->nodes[n->args[0]].shape) / v->numel;
+    if (fb_node_class(w->g, node) == FB_CLASS_REDUCTION && v->numel > 0) v->rnumel = fb_reduced_elements(w->g, node);
     if (v->kind == REDUCTION && v->rnumel > 0 && is_unrolled(w->g, node, v->rnumel) && n->op != FB_OP_CUMSUM) {
         v->kind = POINTWISE;
         v->unrolled = (int)v->rnumel;

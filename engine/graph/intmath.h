@@ -1,5 +1,6 @@
-/* Arithmetic of ops.def's value columns. Functions that libm lacks, in double; integer arithmetic without undefined behaviour, as ops.def's i64 column uses it: everything wraps in two's complement
- * as PyTorch does, division and remainder floor, and what has no value (division by zero) is 0. */
+/* What ops.def's value columns call. Integer arithmetic without undefined behaviour: everything wraps in two's complement
+ * as PyTorch does, division and remainder floor, and what has no value (division by zero) is 0. Functions of doubles that
+ * libm lacks or computes otherwise. The preludes have the same in their own words, so that a slip in either is found. */
 #ifndef FB_GRAPH_INTMATH_H
 #define FB_GRAPH_INTMATH_H
 

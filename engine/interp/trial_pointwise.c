@@ -323,6 +323,7 @@ static void decide_poles(const job *j, chunk *c, int n)
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
     spread_of(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
+        if (!(c->spread[k] > 0)) continue;
         const double place = place_of_pole(j->node->op, j->node->attrs, c->x[of][0][k]);
         double x = c->x[of][0][k] - place;
         if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;

@@ -641,7 +641,7 @@ def _roll(g, x, shifts, dims=()):
 
 @call("unfold")
 def _unfold(g, x, dim, size, step):
-    return g.unfold(x if x.shape else g.view(x, [1]), dim, size, step)
+    return g.unfold(x, dim, size, step) if x.shape else g.slice(g.view(x, [1]), 0, 0, size)
 
 
 @call("as_strided")
@@ -812,8 +812,8 @@ def places(g, x, dim, index):
 
 
 @call("gather")
-@in_a_line
 def _gather(g, x, dim, index, sparse_grad=False):
+    x = x if x.shape else g.view(x, [1])
     flat = places(g, x, dim % len(x.shape), index)
     return g.add("embedding", [g.view(x, [math.prod(x.shape)]), flat], index.shape, x.dtype)
 

@@ -144,18 +144,13 @@ def fft_c2r(g, x, dim, normalization, last_dim_size):
     """The half that is not given is the other's, mirrored and conjugated; of the ends only the real part counts."""
     n, last = last_dim_size, dim[-1]
     x = along_dims(g, x, dim[:-1], 1, 1)
-    re, im = (g.swap(v, last, -1) for v in (x.re, x.im))
-    half = n // 2 + 1
-    if re.shape[-1] != half:
-        re, im = (g.pad(g.slice(v, -1, 0, half), [0, max(half - v.shape[-1], 0)]) for v in (re, im))
-    mirrored = [g.unary("flip", g.slice(v, -1, 1, n - n // 2), axes=[len(v.shape) - 1]) if n > 2 else None for v in (re, im)]
-    whole = [g.join("cat", [v, m], -1) if m is not None else g.slice(v, -1, 0, n) for v, m in
-             ((re, mirrored[0]), (im, g.unary("neg", mirrored[1]) if n > 2 else None))]
-    y = transformed(g, Complex(*whole), 1).re
-    sizes = [x.shape[d] for d in dim[:-1]] + [n]
-    y = g.swap(y, last, -1)
-    scale = scale_of(normalization, sizes)
-    return g.binary("mul", y, scale) if scale != 1 else y
+    scale = scale_of(normalization, [x.shape[d] for d in dim[:-1]] + [n])
+    half, lines = n // 2 + 1, [0, 0] * (len(x.shape) - 1 - last)
+    x = both(x, lambda v: g.pad(g.slice(v, last, 0, half), lines + [0, max(half - v.shape[last], 0)]))
+    if n > 2:
+        mirrored = both(x, lambda v: g.unary("flip", g.slice(v, last, 1, n - n // 2), axes=[last]))
+        x = Complex(g.join("cat", [x.re, mirrored.re], last), g.join("cat", [x.im, g.unary("neg", mirrored.im)], last))
+    return along_dims(g, x, [last], 1, scale).re
 
 
 def stft(g, x, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None, return_complex=None,

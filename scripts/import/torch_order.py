@@ -7,7 +7,7 @@ order, as PyTorch's stable sort has it; of equals, topk takes the first.
 import math
 
 import torch
-from torch_calls import CALLS, _arange, call, from_end, lowest, places
+from torch_calls import CALLS, _arange, call, from_end, in_a_line, lowest, places
 from torch_graph import FLOATS, Unsupported, Value, broadcast
 
 
@@ -343,9 +343,8 @@ def reduced_at(g, x, dim, index, src, op):
 
 
 @call("scatter_reduce")
+@in_a_line
 def _scatter_reduce(g, x, dim, index, src, reduce, *, include_self=True):
-    if not x.shape:
-        return g.view(_scatter_reduce(g, g.view(x, [1]), 0, *(g.view(v, [1]) for v in (index, src)), reduce, include_self=include_self), [])
     for d, n in enumerate(index.shape):
         src = g.slice(src, d, 0, n)
     if reduce not in ("sum", "mean"):
@@ -367,11 +366,9 @@ def _scatter_reduce(g, x, dim, index, src, reduce, *, include_self=True):
 
 
 @call("index_reduce")
+@in_a_line
 def _index_reduce(g, x, dim, index, source, reduce, *, include_self=True):
     """As scatter_reduce, with one index for all lines."""
-    if not x.shape:
-        x, source = g.view(x, [1]), g.view(source, [1])
-        return g.view(_index_reduce(g, x, 0, index, source, reduce, include_self=include_self), [])
     dim = dim % len(x.shape)
     index = g.view(index, [-1 if d == dim else 1 for d in range(len(x.shape))])
     return _scatter_reduce(g, x, dim, g.expand(index, source.shape), source, reduce, include_self=include_self)

@@ -20,26 +20,25 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 os.environ["OMP_NUM_THREADS"] = "1"  # threads do not outlive a fork
 
 
-class Call:
-    """Of a sample: its tensors are given, all else stands in the call. Complex ones come and go as pairs of real ones."""
+def module_of(op, sample):
+    """A module of the call, and what it takes: the sample's tensors; all else stands in the call. Complex ones come and go as
+    pairs of real ones."""
+    import torch
+    tree = torch.utils._pytree
+    leaves, spec = tree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+    given = [k for k, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
 
-    def __new__(cls, op, sample):
-        import torch
-        tree = torch.utils._pytree
-        leaves, spec = tree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
-        given = [k for k, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
+    def real(v):
+        return torch.view_as_real(v.resolve_conj()) if isinstance(v, torch.Tensor) and v.is_complex() else v
 
-        def real(v):
-            return torch.view_as_real(v.resolve_conj()) if isinstance(v, torch.Tensor) and v.is_complex() else v
-
-        class Net(torch.nn.Module):
-            def forward(self, *tensors):
-                values = list(leaves)
-                for k, tensor in zip(given, tensors):
-                    values[k] = torch.view_as_complex(tensor) if leaves[k].is_complex() else tensor
-                args, words = tree.tree_unflatten(values, spec)
-                return tree.tree_map(real, op(*args, **words))
-        return Net(), tuple(real(leaves[k].detach()) for k in given)
+    class Net(torch.nn.Module):
+        def forward(self, *tensors):
+            values = list(leaves)
+            for k, tensor in zip(given, tensors):
+                values[k] = torch.view_as_complex(tensor) if leaves[k].is_complex() else tensor
+            args, words = tree.tree_unflatten(values, spec)
+            return tree.tree_map(real, op(*args, **words))
+    return Net(), tuple(real(leaves[k].detach()) for k in given)
 
 
 def spread(samples, most):
@@ -56,7 +55,7 @@ def row_of(op, dtype, most):
     torch.manual_seed(0)
     states, why = collections.Counter(), {}
     for sample in spread(op.sample_inputs("cpu", dtype, requires_grad=False), most):
-        net, inputs = Call(op, sample)
+        net, inputs = module_of(op, sample)
         try:
             net(*(v.clone() for v in inputs))
         except Exception:
