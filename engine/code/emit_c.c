@@ -153,6 +153,38 @@ static void pragma_simd_over(loops *l, fb_ix v)
     if (!chain || v != chain->member) pragma_simd(l, "");
 }
 
+static void elements_between(loops *l, fb_ix v, int64_t from, int64_t to)
+{
+    fb_emitter *e = l->e;
+    if (from == to) return;
+    bool *mark = fb_emit_mark(e);
+    fb_emit_for(e, NULL, var(l, v), fb_emit_number(e, from), fb_emit_number(e, to), NULL);
+    store_roots(l, FB_NONE, 0);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+}
+
+/* The innermost loop; where it goes beyond what is padded, its ends are loops of their own and the rest has no tests. */
+static void inner_elements(loops *l, fb_ix v, int64_t extent)
+{
+    fb_emitter *e = l->e;
+    int64_t from, to;
+    if (!fb_section_interior(e->nest, l->s, FB_NONE, &from, &to)) {
+        pragma_simd_over(l, v);
+        open_for(l, v, extent);
+        store_roots(l, FB_NONE, 0);
+        return;
+    }
+    elements_between(l, v, 0, from);
+    e->inside = v;
+    e->inside_from = from;
+    e->inside_to = to;
+    pragma_simd_over(l, v);
+    elements_between(l, v, from, to);
+    e->inside = FB_NONE;
+    elements_between(l, v, to, extent);
+}
+
 static void emit_elements(loops *l)
 {
     const fb_space *rows = &l->s->rows;
@@ -188,11 +220,10 @@ static void emit_elements(loops *l)
         pragma_simd(l, "");
         fb_emit_for(l->e, NULL, name, chunk_start(l, name), "end", NULL);
         l->opened++;
+        store_roots(l, FB_NONE, 0);
     } else {
-        pragma_simd_over(l, rows->var[n - 1]);
-        open_for(l, rows->var[n - 1], last);
+        inner_elements(l, rows->var[n - 1], last);
     }
-    store_roots(l, FB_NONE, 0);
     close_to(l, 0);
 }
 
@@ -484,7 +515,7 @@ static void open_pass(loops *l, fb_pass p, bool ordered, bool threads, pass_part
         if (threads && first && !parts.count)
             fb_emit_directive(l->e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
                               threads_words(l));
-        else if (last && !ordered)
+        else if (last && !ordered && !fb_space_is_window(space))
             pragma_simd(l, reductions);
         if (parts.count && first) {
             fb_emit_for(l->e, NULL, var(l, space->var[d]), "fb_first", "fb_last", NULL);
@@ -634,6 +665,47 @@ static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads,
     return outside;
 }
 
+/* Lanes from `first` to `last` of one point of a pass. */
+static void lanes_of_point(loops *l, fb_pass p, const char *entry, const char *first, const char *last)
+{
+    bool *mark = fb_emit_mark(l->e);
+    fb_emit_for(l->e, NULL, var(l, l->s->rows.var[l->s->rows.n - 1]), first, last, NULL);
+    pass_body(l, p, entry);
+    fb_emit_close(l->e);
+    fb_emit_forget(l->e, mark);
+}
+
+/* The larger or the smaller of a chunk's end and a number; the number where there is one chunk. */
+static const char *end_within(const loops *l, const char *end, char than, int64_t number)
+{
+    if (l->x.lanes >= l->s->rows.extent[l->s->rows.n - 1]) return fb_emit_number(l->e, number);
+    return fb_arena_printf(l->e->arena, "(%s %c %" PRId64 " ? %s : %" PRId64 ")", end, than, number, end, number);
+}
+
+/* All lanes at one point. Windows that lie inside of what is padded are apart from those at its edges: they have nothing
+ * to test, and vectors of them are loaded as they lie. */
+static void lanes_of_pass(loops *l, int number, const char *entry)
+{
+    fb_emitter *e = l->e;
+    fb_pass p = l->s->passes[number];
+    fb_ix last = l->s->rows.var[l->s->rows.n - 1];
+    const char *start = chunk_start(l, var(l, last)), *end = fb_arena_printf(e->arena, "%s + lanes", start);
+    int64_t from, to;
+    if (!fb_section_interior(e->nest, l->s, number, &from, &to)) {
+        pragma_simd(l, "");
+        lanes_of_point(l, p, entry, start, end);
+        return;
+    }
+    if (from > 0) lanes_of_point(l, p, entry, start, end_within(l, end, '<', from));
+    e->inside = last;
+    e->inside_from = from;
+    e->inside_to = to;
+    pragma_simd(l, "");
+    lanes_of_point(l, p, entry, end_within(l, start, '>', from), end_within(l, end, '<', to));
+    e->inside = FB_NONE;
+    if (to < l->s->rows.extent[l->s->rows.n - 1]) lanes_of_point(l, p, entry, end_within(l, start, '>', to), end);
+}
+
 static void lane_pass(loops *l, int number)
 {
     enum { MOST = 32, FEWEST = 128 };
@@ -657,11 +729,7 @@ static void lane_pass(loops *l, int number)
         if (v->kind == FB_VALUE_SCAN && v->over == p.space && needed[i])
             e->names[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
     }
-    bool *mark = fb_emit_mark(e);
-    open_lanes(l);
-    pass_body(l, p, entry);
-    fb_emit_close(e);
-    fb_emit_forget(e, mark);
+    lanes_of_pass(l, number, entry);
     close_to(l, outside);
     for (int i = 0; i < l->s->n_values; i++) e->names[i] = plain[i];
     if (parts.count) close_parts(l, p, parts, l->x.lanes);

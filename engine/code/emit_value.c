@@ -94,13 +94,25 @@ const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at)
 
 /* ---- conditions ---- */
 
+/* Smallest and largest value in the loops at hand. */
+static void range_here(fb_emitter *e, fb_ix at, int64_t *low, int64_t *high)
+{
+    int64_t stride;
+    fb_ix rest;
+    fb_ix_range(e->nest->pool, at, low, high);
+    if (e->inside == FB_NONE || !fb_ix_stride(e->nest->pool, at, e->inside, &stride, &rest) || stride < 1) return;
+    fb_ix_range(e->nest->pool, rest, low, high);
+    *low += stride * e->inside_from;
+    *high += stride * (e->inside_to - 1);
+}
+
 /* One test; what the index's range already says is left out. NULL when nothing is left. A data variable's range is a
  * promise that only the test keeps. */
 static const char *test(fb_emitter *e, const fb_when *w)
 {
     fb_index_pool *pool = e->nest->pool;
     int64_t low, high;
-    fb_ix_range(pool, w->at, &low, &high);
+    range_here(e, w->at, &low, &high);
     for (int i = 0; i < e->section->n_data; i++) {
         if (!fb_ix_uses(pool, w->at, e->section->data[i].var)) continue;
         low = INT64_MIN;

@@ -509,6 +509,24 @@ int fb_ix_size(const fb_index_pool *p, fb_ix e)
     return at(p, e)->size;
 }
 
+static int add_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int n, int room)
+{
+    const expr *x = at(p, e);
+    if (!(x->vars & at(p, var)->vars)) return n;
+    if (x->kind == SUM)
+        for (int i = 0; i < x->n; i++) n = add_divisors(p, (fb_ix)x->terms[i].of, var, out, n, room);
+    if (x->kind != DIV && x->kind != MOD) return n;
+    bool known = n == room;
+    for (int i = 0; i < n; i++) known |= out[i] == x->value;
+    if (!known) out[n++] = x->value;
+    return add_divisors(p, x->x, var, out, n, room);
+}
+
+int fb_ix_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int room)
+{
+    return add_divisors(p, e, var, out, 0, room);
+}
+
 bool fb_ix_is_const(const fb_index_pool *p, fb_ix e, int64_t *value)
 {
     if (at(p, e)->kind != CONST) return false;

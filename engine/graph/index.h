@@ -37,6 +37,8 @@ fb_ix fb_ix_mod(fb_index_pool *p, fb_ix a, int64_t divisor); /* in [0, divisor) 
 void fb_ix_range(const fb_index_pool *p, fb_ix e, int64_t *low, int64_t *high);
 /* Variables, divisions and remainders that printing would show. */
 int fb_ix_size(const fb_index_pool *p, fb_ix e);
+/* By what e divides, in quotients and remainders that use `var`: each once, at most `room` of them; how many. */
+int fb_ix_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int room);
 bool fb_ix_is_const(const fb_index_pool *p, fb_ix e, int64_t *value);
 bool fb_ix_is_var(const fb_index_pool *p, fb_ix e); /* exactly one variable, coefficient 1 */
 /* Does `var` occur in e at all? */

@@ -167,6 +167,12 @@ static fb_ix innermost(const fb_space *s)
     return s->n ? s->var[s->n - 1] : FB_NONE;
 }
 
+/* The loop that a pass is vectorised along; FB_NONE: it is written out. */
+static fb_ix along_pass(const fb_space *space)
+{
+    return fb_space_is_window(space) ? FB_NONE : innermost(space);
+}
+
 /* What loads, stores and sums do to vectors. */
 static void count_row_access(fb_nest *nest, const fb_section *s, const fb_value *v, bool across, int64_t rows)
 {
@@ -178,7 +184,12 @@ static void count_row_access(fb_nest *nest, const fb_section *s, const fb_value 
     int64_t points = fb_space_points(&s->spaces[v->over]);
     fb_op op = nest->graph->nodes[v->node].op;
     int64_t steps = op == FB_OP_SUM || op == FB_OP_MEAN || op == FB_OP_MATMUL ? 1 : COMPARED;
-    if (across || points < SHORT) return;
+    if (across) return;
+    if (fb_space_is_window(&s->spaces[v->over])) {
+        f->gathered += rows * points * steps; /* loads of single elements, which go on beside the sums */
+        return;
+    }
+    if (points < SHORT) return;
     f->summed += rows * points * steps;
     f->sums += rows;
 }
@@ -279,7 +290,7 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
             if (s->values[i].kind == FB_VALUE_LOAD && across)
                 count_apart(nest, s->values[i].at, stored, innermost(&s->rows), rows * points);
             else if (s->values[i].kind == FB_VALUE_LOAD)
-                count_access(nest, s->values[i].at, stored, innermost(&s->spaces[s->passes[p].space]), rows * points);
+                count_access(nest, s->values[i].at, stored, along_pass(&s->spaces[s->passes[p].space]), rows * points);
             computed[i] = true;
         }
     }

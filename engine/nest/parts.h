@@ -305,8 +305,14 @@ static inline bool fb_value_is_indexed(const fb_value *v)
 /* Does pass `p` of the section need value v, which varies over the pass's space? `needed` has room for n_values. */
 void fb_section_needed(const fb_section *s, int pass, bool *needed);
 
-/* Do the loads run along the last row variable rather than along the rows? */
+/* Do the loads run along the last row variable rather than along the rows? Those of windows do: rows begin close to each
+ * other, and are short pieces of what they are cut from. */
 bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s);
+/* Is the innermost loop of this space too short to be one? It is written out with those around it. */
+bool fb_space_is_window(const fb_space *space);
+/* Rows of the last row variable, *from <= v < *to, in which no test of the pass (FB_NONE: of any value) depends on it:
+ * those of windows that lie inside of what is padded. False where there are few, or no such test. */
+bool fb_section_interior(const fb_nest *nest, const fb_section *s, int pass, int64_t *from, int64_t *to);
 /* Are its rows reduced and no more, so that a part of a row is as good as a row? */
 bool fb_section_only_reduces(const fb_graph *g, const fb_section *s);
 /* Points of the longest pass; 0: there is none. */

@@ -1,9 +1,22 @@
 /* What the loops of one section are like: facts that code generation goes by, and the cost model with it. */
+#include "base/integer.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "graph/intmath.h"
 #include "nest/parts.h"
 
 #include <inttypes.h>
+#include <string.h>
+
+/* Do rows that begin `apart` elements from each other overlap, of a space that goes by `inner` elements, or by none
+ * that is the same everywhere? */
+static bool is_window(const fb_space *space, int64_t apart, int64_t inner, bool even)
+{
+    enum { NEAR = 4 };
+    if (apart < 1 || apart > NEAR) return false;
+    int64_t width = space->extent[space->n - 1];
+    return !even || (inner == 1 && (apart < width || (apart == width && space->n > 1)));
+}
 
 bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
 {
@@ -17,11 +30,53 @@ bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
         fb_ix rest;
         if (!space->n || !fb_ix_uses(pool, v->at, s->rows.var[n - 1])) continue;
         fb_ix_stride(pool, v->at, s->rows.var[n - 1], &row, &rest);
-        fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
-        across += row == 1 && inner != 1;
-        along += inner == 1;
+        bool even = fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
+        bool window = is_window(space, row, inner, even);
+        across += window || (row == 1 && inner != 1);
+        along += !window && inner == 1;
     }
     return across > along;
+}
+
+bool fb_space_is_window(const fb_space *space)
+{
+    enum { SHORT = 8 };
+    return space->n > 1 && space->extent[space->n - 1] < SHORT;
+}
+
+/* Narrows to where low <= at < high holds for all values of the other variables. */
+static bool narrow(fb_index_pool *pool, fb_ix var, const fb_when *w, int64_t *from, int64_t *to)
+{
+    int64_t stride, low, high;
+    fb_ix rest;
+    if (!fb_ix_uses(pool, w->at, var)) return true;
+    if (!fb_ix_stride(pool, w->at, var, &stride, &rest) || stride < 1) return false;
+    fb_ix_range(pool, rest, &low, &high);
+    int64_t first = fb_ceil_div(w->low - low, stride), last = fb_floor_div(w->high - 1 - high, stride);
+    if (low < w->low && first > *from) *from = first;
+    if (last + 1 < *to) *to = last + 1;
+    return true;
+}
+
+bool fb_section_interior(const fb_nest *nest, const fb_section *s, int pass, int64_t *from, int64_t *to)
+{
+    enum { FEW = 8 };
+    int n = s->rows.n;
+    if (!n) return false;
+    fb_ix var = s->rows.var[n - 1];
+    int64_t extent = s->rows.extent[n - 1];
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1), fine = s->n_data == 0;
+    if (pass != FB_NONE)
+        fb_section_needed(s, pass, needed);
+    else
+        memset(needed, true, (size_t)s->n_values);
+    *from = 0;
+    *to = extent;
+    for (int i = 0; i < s->n_values && fine; i++)
+        for (int c = needed[i] ? s->values[i].when : FB_NONE; c != FB_NONE && fine; c = nest->whens[c].outer)
+            fine = narrow(nest->pool, var, &nest->whens[c], from, to);
+    fb_free(needed);
+    return fine && *to - *from < extent && *to - *from >= FEW;
 }
 
 bool fb_section_only_reduces(const fb_graph *g, const fb_section *s)

@@ -290,12 +290,12 @@ static fb_val want_split(walk *w, int row, int n, int64_t *at)
     return FB_NONE;
 }
 
-/* A row variable of which `e` uses only quotient or remainder by one of the candidates becomes two. */
-static bool want_factor(walk *w, fb_ix e, const int64_t *candidates, int n)
+/* A row variable, from `first` on, of which `e` uses only quotient or remainder by one of the candidates becomes two. */
+static bool want_factor_from(walk *w, int first, fb_ix e, const int64_t *candidates, int n)
 {
     const fb_space *rows = &w->draft->rows;
     if (rows->n == FB_MAX_ROW_VARS || w->draft->scatter) return false;
-    for (int d = w->draft->blocked; d < rows->n; d++) {
+    for (int d = first; d < rows->n; d++) {
         int64_t stride;
         fb_ix rest;
         if (!fb_ix_uses(w->pool, e, rows->var[d]) || fb_ix_stride(w->pool, e, rows->var[d], &stride, &rest)) continue;
@@ -311,6 +311,27 @@ static bool want_factor(walk *w, fb_ix e, const int64_t *candidates, int n)
             w->result = (fb_walk_result){.end = FB_WALK_FACTOR, .row = d, .n = 1, .at = at};
             return true;
         }
+    }
+    return false;
+}
+
+static bool want_factor(walk *w, fb_ix e, const int64_t *candidates, int n)
+{
+    return want_factor_from(w, w->draft->blocked, e, candidates, n);
+}
+
+/* Vectors go along the innermost of a processor's loops, where quotients and remainders cost more than all else: those
+ * of its variable are made variables of their own. A thread of a grid works its place out once. */
+static bool want_plain_innermost(walk *w, const fb_ix *e, int n)
+{
+    enum { MOST = 4 };
+    const fb_space *rows = &w->draft->rows;
+    const fb_nest *nest = w->b->nest;
+    if (nest->target->grid || nest->chain || rows->n <= w->draft->blocked) return false;
+    for (int i = 0; i < n; i++) {
+        int64_t by[MOST];
+        int divisors = fb_ix_divisors(w->pool, e[i], rows->var[rows->n - 1], by, MOST);
+        if (divisors && want_factor_from(w, rows->n - 1, e[i], by, divisors)) return true;
     }
     return false;
 }
@@ -668,26 +689,74 @@ static bool contraction_allowed(walk *w, fb_id node)
     return false;
 }
 
+/* Coordinates of an operand of a contraction: of this element of the result, at `k`. */
+static void operand_coords(walk *w, fb_id node, int a, const fb_ix *coords, fb_ix k, fb_ix *at)
+{
+    const fb_node *n = &w->g->nodes[node], *x = &w->g->nodes[n->args[a]];
+    int batch = x->shape.rank - 2;
+    for (int d = 0; d < batch; d++) /* batch dims broadcast from the right */
+        at[d] = FB_MUTATE(31, x->shape.dim[d] == 1, false) ? fb_ix_const(w->pool, 0)
+                                                           : coords[n->shape.rank - 2 - batch + d];
+    at[batch] = a == 0 ? coords[n->shape.rank - 2] : k;
+    at[batch + 1] = a == 0 ? k : FB_MUTATE(32, coords[n->shape.rank - 1], coords[n->shape.rank - 2]);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* What a contraction of windows adds up is numbered through, and read by quotients and remainders of that number. A
+ * processor's loops are those of the window instead. How many, from the outermost. */
+static int depth_loops(walk *w, fb_id node, const fb_ix *coords, int64_t depth, int64_t *extents)
+{
+    enum { MOST = 3 };
+    const fb_nest *nest = w->b->nest;
+    int64_t by[MOST + 1];
+    int n = 0;
+    extents[0] = depth;
+    if (nest->target->grid || nest->chain || w->b->operand) return 1;
+    fb_ix k = fb_builder_var(w->b, 'f', 0, depth);
+    for (int a = 0; a < 2; a++) {
+        fb_ix at[FB_MAX_RANK];
+        fb_access access;
+        operand_coords(w, node, a, coords, k, at);
+        fb_access_at(w->g, w->pool, w->g->nodes[node].args[a], at, &access);
+        for (int d = 0; d < access.rank; d++) n += fb_ix_divisors(w->pool, access.coords[d], k, by + n, MOST - n);
+        for (int d = 0; d < access.n_guards; d++)
+            n += fb_ix_divisors(w->pool, access.guards[d].at, k, by + n, MOST - n);
+    }
+    qsort(by, (size_t)n, sizeof *by, ascending);
+    int loops = 0;
+    by[n] = depth;
+    for (int i = n; i >= 0; i--) {
+        int64_t below = i ? by[i - 1] : 1;
+        if (by[i] % below) {
+            extents[0] = depth;
+            return 1;
+        }
+        if (by[i] > below) extents[loops++] = by[i] / below;
+    }
+    return loops;
+}
+
 static fb_val walk_contraction(walk *w, fb_id node, const fb_ix *coords, int when)
 {
     const fb_node *n = &w->g->nodes[node];
-    const fb_node *x[2] = {&w->g->nodes[n->args[0]], &w->g->nodes[n->args[1]]};
     if (!contraction_allowed(w, node) || !row_level(w, node, coords, &when)) return FB_NONE;
     int64_t depth = fb_contraction_of(w->g, node).depth;
     if (depth == 0) return empty_reduction(w, node);
-    fb_ix k;
-    int space = space_for(w, 1, &depth, &k);
+    int64_t extents[FB_MAX_RANK];
+    fb_ix loops[FB_MAX_RANK];
+    int n_loops = depth_loops(w, node, coords, depth, extents), space = space_for(w, n_loops, extents, loops);
+    fb_ix k = fb_ix_ravel(w->pool, n_loops, extents, loops);
     fb_id outer = w->reduction;
     w->reduction = node;
     fb_val args[2];
     for (int a = 0; a < 2 && !stopped(w); a++) {
         fb_ix at[FB_MAX_RANK];
-        int rank = x[a]->shape.rank, batch = rank - 2;
-        for (int d = 0; d < batch; d++) /* batch dims broadcast from the right */
-            at[d] = FB_MUTATE(31, x[a]->shape.dim[d] == 1, false) ? fb_ix_const(w->pool, 0)
-                                                                  : coords[n->shape.rank - 2 - batch + d];
-        at[batch] = a == 0 ? coords[n->shape.rank - 2] : k;
-        at[batch + 1] = a == 0 ? k : FB_MUTATE(32, coords[n->shape.rank - 1], coords[n->shape.rank - 2]);
+        operand_coords(w, node, a, coords, k, at);
         args[a] = walk_node(w, n->args[a], at, when);
     }
     w->reduction = outer;
@@ -978,6 +1047,9 @@ static fb_val walk_node(walk *w, fb_id node, const fb_ix *coords, int when)
     fb_guard guards[FB_MAX_GUARDS];
     int n_guards;
     look_through(w, node, coords, when, &at, guards, &n_guards);
+    if (want_plain_innermost(w, at.key.coords, w->g->nodes[at.key.node].shape.rank)) return FB_NONE;
+    for (int i = 0; i < n_guards; i++)
+        if (want_plain_innermost(w, &guards[i].at, 1)) return FB_NONE;
     w->level++;
     fb_val v = walk_base(w, &at);
     w->level--;
