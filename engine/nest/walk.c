@@ -321,13 +321,14 @@ static bool want_factor(walk *w, fb_ix e, const int64_t *candidates, int n)
 }
 
 /* Vectors go along the innermost of a processor's loops, where quotients and remainders cost more than all else: those
- * of its variable are made variables of their own. A thread of a grid works its place out once. */
+ * of its variable are made variables of their own; not where a pass goes inside of it. A thread of a grid works its place
+ * out once. */
 static bool want_plain_innermost(walk *w, const fb_ix *e, int n)
 {
     enum { MOST = 4 };
     const fb_space *rows = &w->draft->rows;
     const fb_nest *nest = w->b->nest;
-    if (nest->target->grid || nest->chain || rows->n <= w->draft->blocked) return false;
+    if (nest->target->grid || nest->chain || w->draft->n_spaces || rows->n <= w->draft->blocked) return false;
     for (int i = 0; i < n; i++) {
         int64_t by[MOST];
         int divisors = fb_ix_divisors(w->pool, e[i], rows->var[rows->n - 1], by, MOST);
