@@ -83,7 +83,8 @@ static bool holds(verifier *v, int when)
     return true;
 }
 
-/* `what` reads or writes element `at` of something with so many elements from `shift` on, where `when` holds. */
+/* `what` reads or writes element `at` of something with so many elements from `shift` on, where `when` holds. INT64_MAX:
+ * of nothing in memory; a number drawn or counted outside of what is padded is chosen by nobody. */
 static bool index_fits(verifier *v, const char *what, int number, fb_ix at, int when, int space, int64_t shift,
                        int64_t elements)
 {
@@ -95,7 +96,7 @@ static bool index_fits(verifier *v, const char *what, int number, fb_ix at, int 
         int64_t element = eval(v, at) + shift;
         if (v->stranger)
             return REFUSE(v, "%s, %s %d: its index uses a variable that is none of its loops'", v->where, what, number);
-        if (inside && !v->by_data && (element < 0 || element >= elements))
+        if (inside && !v->by_data && elements < INT64_MAX && (element < 0 || element >= elements))
             return REFUSE(v, "%s, %s %d: element %" PRId64 " of %" PRId64, v->where, what, number, element, elements);
     }
     return true;

@@ -131,6 +131,14 @@ static void test_questions(void **state)
                      fb_ix_add(p, fb_ix_scale(p, i, 8), fb_ix_const(p, 2)));
     assert_int_equal(fb_ix_extent(p, k), 24);
     assert_string_equal(fb_ix_var_name(p, k), "k");
+    int64_t by[4];
+    fb_ix parts = fb_ix_add(p, fb_ix_add(p, fb_ix_div(p, k, 5), fb_ix_mod(p, k, 2)), fb_ix_mod(p, i, 7));
+    assert_int_equal(fb_ix_divisors(p, parts, k, by, 4), 2);
+    assert_int_equal(by[0] + by[1], 5 + 2);
+    assert_int_equal(fb_ix_divisors(p, parts, i, by, 4), 1);
+    assert_int_equal(by[0], 7);
+    assert_int_equal(fb_ix_divisors(p, parts, j, by, 4), 0);
+    assert_int_equal(fb_ix_divisors(p, parts, k, by, 1), 1);
     fb_index_pool_free(p);
 }
 

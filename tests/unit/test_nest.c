@@ -1,5 +1,6 @@
 /* Nests: what one kernel can hold, what it touches, and what it says when it cannot. */
 #include "nest/parts.h"
+#include "nest/verify.h"
 #include "unit/nest_help.h"
 
 #include <math.h>
@@ -427,6 +428,88 @@ static void test_what_is_not_written_out(void **state)
             FB_RULE_REDUCED_FIRST, "pool", "64 times over");
 }
 
+/* Windows of 5 × 5, the next one `step` further on, of what is padded by two on all sides, times a weight a channel. */
+static fb_graph *depthwise(int64_t channels, int64_t size, int64_t step)
+{
+    fb_graph *g = fb_graph_new("depthwise");
+    int64_t out = (size - 1) / step + 1;
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(channels, size, size), FB_F32),
+          weight = source(g, FB_OP_PARAM, "weight", SHAPE(channels, 25, 1), FB_F32);
+    fb_id at = NODE(g, FB_OP_PAD, NULL, (&(fb_attrs){.before = {0, 2, 2}, .after = {0, 2, 2}}), x);
+    for (int d = 1; d <= 2; d++) at = NODE(g, FB_OP_UNFOLD, NULL, (&(fb_attrs){.dim = d, .stop = 5, .step = step}), at);
+    at = NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = SHAPE(channels, out * out, 25)}), at);
+    at = NODE(g, FB_OP_MATMUL, "product", NULL, at, weight);
+    at = NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = SHAPE(channels, out, out)}), at);
+    return with_output(g, NODE(g, FB_OP_RELU, NULL, NULL, at));
+}
+
+/* They are done side by side, go by loops of their own, and have nothing to test inside of what is padded. */
+static void test_rows_of_windows_are_neighbours(void **state)
+{
+    (void)state;
+    for (int64_t step = 1; step <= 2; step++) {
+        trial t = build(depthwise(6, 28, step), false);
+        expect(&t, (6 * 28 * 28 + 6 * 25) * 4, 6 * (28 / step) * (28 / step) * 4, 1);
+        const fb_section *s = &t.nest->sections[0];
+        int64_t from, to;
+        assert_int_equal(s->rows.n, 3);
+        assert_int_equal(s->rows.extent[2], 28 / step);
+        assert_int_equal(s->n_spaces, 1);
+        assert_int_equal(s->spaces[0].n, 2);
+        assert_int_equal(s->spaces[0].extent[1], 5);
+        assert_true(fb_section_lies_across(t.nest->pool, s));
+        assert_true(fb_section_interior(t.nest, s, 0, &from, &to));
+        assert_int_equal(from, step == 1 ? 2 : 1);
+        assert_int_equal(to, step == 1 ? 26 : 13);
+        assert_int_equal(t.facts.summed, 0);
+        drop(&t);
+    }
+    /* so few that they are none: a window is written out */
+    trial t = build(depthwise(64, 7, 1), false);
+    assert_false(fb_section_lies_across(t.nest->pool, &t.nest->sections[0]));
+    assert_true(fb_space_is_window(&t.nest->sections[0].spaces[0]));
+    assert_int_equal(t.facts.summed, 0);
+    assert_int_equal(t.facts.gathered, 64 * 49 * 25);
+    drop(&t);
+}
+
+/* A copy that unfolds has a loop for each dim of the windows' places, not one of which places are worked out. */
+static void test_an_unfolded_copy_has_plain_loops(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("unfolded");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(4, 16, 16), FB_F32);
+    fb_id at = NODE(g, FB_OP_PAD, NULL, (&(fb_attrs){.before = {0, 1, 1}, .after = {0, 1, 1}}), x);
+    for (int d = 1; d <= 2; d++) at = NODE(g, FB_OP_UNFOLD, NULL, (&(fb_attrs){.dim = d, .stop = 3, .step = 1}), at);
+    at = NODE(g, FB_OP_PERMUTE, NULL, &((fb_attrs){.n_axes = 5, .axes = {0, 3, 4, 1, 2}}), at);
+    at = NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = SHAPE(36, 256)}), at);
+    trial t = build(with_output(g, NODE(g, FB_OP_RELU, NULL, NULL, at)), false);
+    const fb_section *s = &t.nest->sections[0];
+    int64_t from, to;
+    assert_int_equal(s->rows.n, 3);
+    assert_int_equal(s->rows.extent[1], 16);
+    assert_int_equal(s->rows.extent[2], 16);
+    assert_true(fb_section_interior(t.nest, s, FB_NONE, &from, &to));
+    assert_int_equal(from, 1);
+    assert_int_equal(to, 15);
+    assert_int_equal(t.facts.gathered, 0);
+    drop(&t);
+}
+
+/* Of what is cut out of padding alone no element is read, not even one before the first. */
+static void test_padding_alone_reads_nothing(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("padding");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(1, 4), FB_F32);
+    fb_id at = NODE(g, FB_OP_PAD, NULL, (&(fb_attrs){.before = {2, 2}, .after = {1, 1}, .value = -1}), x);
+    at = NODE(g, FB_OP_SLICE, NULL, &((fb_attrs){.dim = 0, .start = 0, .stop = 1, .step = 1}), at);
+    trial t = build(with_output(g, NODE(g, FB_OP_RELU, NULL, NULL, at)), false);
+    fb_str why = {0};
+    if (!fb_nest_verify(t.nest, &why)) fail_msg("%s", why.text);
+    drop(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +529,9 @@ int main(void)
         cmocka_unit_test(test_windows_are_written_out_in_a_loop),
         cmocka_unit_test(test_windows_are_written_out_beside_a_row),
         cmocka_unit_test(test_what_is_not_written_out),
+        cmocka_unit_test(test_rows_of_windows_are_neighbours),
+        cmocka_unit_test(test_an_unfolded_copy_has_plain_loops),
+        cmocka_unit_test(test_padding_alone_reads_nothing),
     };
     return cmocka_run_group_tests_name("nest", tests, NULL, NULL);
 }
