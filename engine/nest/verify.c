@@ -83,6 +83,14 @@ static bool holds(verifier *v, int when)
     return true;
 }
 
+/* Loops over empty tensors run over nothing, and neither is anything done that stands in front of them. */
+static bool goes_nowhere(const fb_section *s)
+{
+    bool empty = fb_space_points(&s->rows) == 0;
+    for (int i = 0; i < s->n_spaces; i++) empty |= fb_space_points(&s->spaces[i]) == 0;
+    return empty;
+}
+
 /* `what` reads or writes element `at` of something with so many elements from `shift` on, where `when` holds. INT64_MAX:
  * of nothing in memory; a number drawn or counted outside of what is padded is chosen by nobody. */
 static bool index_fits(verifier *v, const char *what, int number, fb_ix at, int when, int space, int64_t shift,
@@ -90,6 +98,7 @@ static bool index_fits(verifier *v, const char *what, int number, fb_ix at, int 
 {
     v->space = space;
     v->stranger = false;
+    if (goes_nowhere(v->section)) return true;
     for (v->point = 0; v->point < POINTS; v->point++) {
         v->by_data = false;
         bool inside = holds(v, when);
@@ -127,7 +136,7 @@ static bool spaces_fit(verifier *v)
         const fb_space *space = i < 0 ? &s->rows : &s->spaces[i];
         if (space->n < 0 || space->n > FB_MAX_ROW_VARS) return REFUSE(v, "%s: a space of %d loops", v->where, space->n);
         for (int d = 0; d < space->n; d++) {
-            if (space->extent[d] < 2 || space->extent[d] != fb_ix_extent(v->nest->pool, space->var[d]))
+            if (space->extent[d] == 1 || space->extent[d] < 0 || space->extent[d] != fb_ix_extent(v->nest->pool, space->var[d]))
                 return REFUSE(v, "%s: a loop of %" PRId64 " whose variable goes to %" PRId64, v->where,
                               space->extent[d], fb_ix_extent(v->nest->pool, space->var[d]));
             if (i >= 0 && is_of(&s->rows, space->var[d]))

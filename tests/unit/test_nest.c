@@ -508,6 +508,13 @@ static void test_padding_alone_reads_nothing(void **state)
     fb_str why = {0};
     if (!fb_nest_verify(t.nest, &why)) fail_msg("%s", why.text);
     drop(&t);
+    /* nor of what is put around nothing */
+    g = fb_graph_new("around nothing");
+    x = source(g, FB_OP_INPUT, "x", SHAPE(0, 1), FB_F32);
+    at = NODE(g, FB_OP_PAD, NULL, (&(fb_attrs){.before = {2, 1}, .after = {1, 0}}), x);
+    t = build(with_output(g, NODE(g, FB_OP_RELU, NULL, NULL, at)), false);
+    if (!fb_nest_verify(t.nest, &why)) fail_msg("%s", why.text);
+    drop(&t);
 }
 
 int main(void)
