@@ -136,7 +136,8 @@ static bool spaces_fit(verifier *v)
         const fb_space *space = i < 0 ? &s->rows : &s->spaces[i];
         if (space->n < 0 || space->n > FB_MAX_ROW_VARS) return REFUSE(v, "%s: a space of %d loops", v->where, space->n);
         for (int d = 0; d < space->n; d++) {
-            if (space->extent[d] == 1 || space->extent[d] < 0 || space->extent[d] != fb_ix_extent(v->nest->pool, space->var[d]))
+            if (space->extent[d] == 1 || space->extent[d] < 0 ||
+                space->extent[d] != fb_ix_extent(v->nest->pool, space->var[d]))
                 return REFUSE(v, "%s: a loop of %" PRId64 " whose variable goes to %" PRId64, v->where,
                               space->extent[d], fb_ix_extent(v->nest->pool, space->var[d]));
             if (i >= 0 && is_of(&s->rows, space->var[d]))

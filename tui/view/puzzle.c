@@ -349,10 +349,11 @@ void fb_puzzle_follow(fb_app *app)
     int at[2];
     if (z->stage != FB_PUZZLE_RUNS || !fb_puzzle_of(app)) return;
     for (int i = 0; i < 2; i++) {
-        at[i] = fb_puzzle_column(app, z->spec[i]);
-        const fb_column *c = at[i] == FB_NONE ? NULL : fb_session_column(app->session, at[i]);
         fb_error gone = {0};
-        if (!c) fb_fail(&gone, FB_ERR_UNAVAILABLE, "%s is not there", z->spec[i]);
+        at[i] = fb_puzzle_column(app, z->spec[i]);
+        /* left out once the device had been asked what it can do: adding it says why */
+        if (at[i] == FB_NONE) at[i] = fb_session_add(app->session, z->spec[i], &gone);
+        const fb_column *c = at[i] < 0 ? NULL : fb_session_column(app->session, at[i]);
         if (!c || c->state == FB_COLUMN_FAILED) {
             cannot(app, c ? &c->error : &gone);
             return;
