@@ -502,7 +502,7 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     fb_function *f = FB_NEW(arena, fb_function);
     fb_statements to = fb_say_to(arena, &f->body);
     fb_emitter e = {.target = target,
-                    .inside = FB_NONE,
+                    .inside = {.var = FB_NONE},
                     .spell = &target->spelling,
                     .nest = nest,
                     .family = family,

@@ -167,22 +167,19 @@ static void elements_between(loops *l, fb_ix v, int64_t from, int64_t to)
 /* The innermost loop; where it goes beyond what is padded, its ends are loops of their own and the rest has no tests. */
 static void inner_elements(loops *l, fb_ix v, int64_t extent)
 {
-    fb_emitter *e = l->e;
-    int64_t from, to;
-    if (!fb_section_interior(e->nest, l->s, FB_NONE, &from, &to)) {
+    const fb_interior whole = l->e->inside, x = fb_section_interior(l->e->nest, l->s, FB_NONE);
+    if (x.var == FB_NONE) {
         pragma_simd_over(l, v);
         open_for(l, v, extent);
         store_roots(l, FB_NONE, 0);
         return;
     }
-    elements_between(l, v, 0, from);
-    e->inside = v;
-    e->inside_from = from;
-    e->inside_to = to;
+    elements_between(l, v, 0, x.from);
+    l->e->inside = x;
     pragma_simd_over(l, v);
-    elements_between(l, v, from, to);
-    e->inside = FB_NONE;
-    elements_between(l, v, to, extent);
+    elements_between(l, v, x.from, x.to);
+    l->e->inside = whole;
+    elements_between(l, v, x.to, extent);
 }
 
 static void emit_elements(loops *l)
@@ -590,11 +587,19 @@ static void emit_rows(loops *l)
 
 /* ---- lanes ---- */
 
-static void open_lanes(loops *l)
+static const char *lanes_start(const loops *l)
 {
-    const char *name = var(l, l->s->rows.var[l->s->rows.n - 1]);
-    pragma_simd(l, "");
-    fb_emit_for(l->e, NULL, name, chunk_start(l, name), fb_arena_printf(l->e->arena, "%s0 + lanes", name), NULL);
+    return chunk_start(l, var(l, l->s->rows.var[l->s->rows.n - 1]));
+}
+
+static const char *lanes_end(const loops *l)
+{
+    return fb_arena_printf(l->e->arena, "%s + lanes", lanes_start(l));
+}
+
+static void open_lanes(loops *l, const char *first, const char *last)
+{
+    fb_emit_for(l->e, NULL, var(l, l->s->rows.var[l->s->rows.n - 1]), first, last, NULL);
 }
 
 static void lane_roots(loops *l, int depth)
@@ -603,7 +608,8 @@ static void lane_roots(loops *l, int depth)
     for (int i = 0; i < l->s->n_roots; i++) any |= l->s->roots[i].space == FB_NONE && l->s->roots[i].depth == depth;
     if (!any) return;
     bool *mark = fb_emit_mark(l->e);
-    open_lanes(l);
+    pragma_simd(l, "");
+    open_lanes(l, lanes_start(l), lanes_end(l));
     store_roots(l, FB_NONE, depth);
     fb_emit_close(l->e);
     fb_emit_forget(l->e, mark);
@@ -666,10 +672,10 @@ static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads,
 }
 
 /* Lanes from `first` to `last` of one point of a pass. */
-static void lanes_of_point(loops *l, fb_pass p, const char *entry, const char *first, const char *last)
+static void lanes_between(loops *l, fb_pass p, const char *entry, const char *first, const char *last)
 {
     bool *mark = fb_emit_mark(l->e);
-    fb_emit_for(l->e, NULL, var(l, l->s->rows.var[l->s->rows.n - 1]), first, last, NULL);
+    open_lanes(l, first, last);
     pass_body(l, p, entry);
     fb_emit_close(l->e);
     fb_emit_forget(l->e, mark);
@@ -686,24 +692,20 @@ static const char *end_within(const loops *l, const char *end, char than, int64_
  * to test, and vectors of them are loaded as they lie. */
 static void lanes_of_pass(loops *l, int number, const char *entry)
 {
-    fb_emitter *e = l->e;
     fb_pass p = l->s->passes[number];
-    fb_ix last = l->s->rows.var[l->s->rows.n - 1];
-    const char *start = chunk_start(l, var(l, last)), *end = fb_arena_printf(e->arena, "%s + lanes", start);
-    int64_t from, to;
-    if (!fb_section_interior(e->nest, l->s, number, &from, &to)) {
+    const char *start = lanes_start(l), *end = lanes_end(l);
+    const fb_interior whole = l->e->inside, x = fb_section_interior(l->e->nest, l->s, number);
+    if (x.var == FB_NONE) {
         pragma_simd(l, "");
-        lanes_of_point(l, p, entry, start, end);
+        lanes_between(l, p, entry, start, end);
         return;
     }
-    if (from > 0) lanes_of_point(l, p, entry, start, end_within(l, end, '<', from));
-    e->inside = last;
-    e->inside_from = from;
-    e->inside_to = to;
+    if (x.from > 0) lanes_between(l, p, entry, start, end_within(l, end, '<', x.from));
+    l->e->inside = x;
     pragma_simd(l, "");
-    lanes_of_point(l, p, entry, end_within(l, start, '>', from), end_within(l, end, '<', to));
-    e->inside = FB_NONE;
-    if (to < l->s->rows.extent[l->s->rows.n - 1]) lanes_of_point(l, p, entry, end_within(l, start, '>', to), end);
+    lanes_between(l, p, entry, end_within(l, start, '>', x.from), end_within(l, end, '<', x.to));
+    l->e->inside = whole;
+    if (x.to < l->s->rows.extent[l->s->rows.n - 1]) lanes_between(l, p, entry, end_within(l, start, '>', x.to), end);
 }
 
 static void lane_pass(loops *l, int number)

@@ -81,9 +81,8 @@ struct fb_emitter {
     int *uses;           /* a value: how often the statements of this block write it down */
     const char **tables; /* a table: the array of its pointers, or the function that picks one … */
     const char **picked; /* … or the one pointer of the member that is being written, where not NULL */
-    fb_ix inside; /* the variable of which the loop at hand has no more than … ; FB_NONE: all loops are whole */
-    int64_t inside_from, inside_to;
-    const char **whole; /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
+    fb_interior inside;  /* what the loop at hand has of its variable; var FB_NONE: all loops are whole */
+    const char **whole;  /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
     /* chains: what stands for element `at` of a product (or of the left operand of the last one, storage FB_ON_CHIP) */
     const char *(*on_chip)(fb_emitter *e, fb_id node, fb_ix at);
     const char *chip[3];      /* what its products, and the left operand of the last one, are called */

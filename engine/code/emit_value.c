@@ -100,10 +100,11 @@ static void range_here(fb_emitter *e, fb_ix at, int64_t *low, int64_t *high)
     int64_t stride;
     fb_ix rest;
     fb_ix_range(e->nest->pool, at, low, high);
-    if (e->inside == FB_NONE || !fb_ix_stride(e->nest->pool, at, e->inside, &stride, &rest) || stride < 1) return;
+    const fb_interior *x = &e->inside;
+    if (x->var == FB_NONE || !fb_ix_stride(e->nest->pool, at, x->var, &stride, &rest) || stride < 1) return;
     fb_ix_range(e->nest->pool, rest, low, high);
-    *low += stride * e->inside_from;
-    *high += stride * (e->inside_to - 1);
+    *low += stride * x->from;
+    *high += stride * (x->to - 1);
 }
 
 /* One test; what the index's range already says is left out. NULL when nothing is left. A data variable's range is a

@@ -24,7 +24,8 @@ enum { FB_COPY_OF_SOURCE = -2, FB_ON_CHIP = -3 };
 
 typedef int32_t fb_val; /* a value of its section */
 
-/* Loops, outermost first; extents are at least 2, dims of one element have no variable. n 0: exactly one point. */
+/* Loops, outermost first; dims of one element have no variable, and an extent of 0 is that of an empty tensor. n 0: exactly
+ * one point. */
 typedef struct {
     int n;
     fb_ix var[FB_MAX_ROW_VARS];
@@ -310,9 +311,15 @@ void fb_section_needed(const fb_section *s, int pass, bool *needed);
 bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s);
 /* Is the innermost loop of this space too short to be one? It is written out with those around it. */
 bool fb_space_is_window(const fb_space *space);
-/* Rows of the last row variable, *from <= v < *to, in which no test of the pass (FB_NONE: of any value) depends on it:
- * those of windows that lie inside of what is padded. False where there are few, or no such test. */
-bool fb_section_interior(const fb_nest *nest, const fb_section *s, int pass, int64_t *from, int64_t *to);
+/* Rows of the last row variable, from <= var < to, in which no test of the pass (FB_NONE: of any value) depends on it:
+ * those of windows that lie inside of what is padded. var FB_NONE: there are few, there is no such test, or it numbers
+ * blocks of rows. */
+typedef struct {
+    fb_ix var;
+    int64_t from, to;
+} fb_interior;
+
+fb_interior fb_section_interior(const fb_nest *nest, const fb_section *s, int pass);
 /* Are its rows reduced and no more, so that a part of a row is as good as a row? */
 bool fb_section_only_reduces(const fb_graph *g, const fb_section *s);
 /* Points of the longest pass; 0: there is none. */

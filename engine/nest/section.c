@@ -1,5 +1,4 @@
 /* What the loops of one section are like: facts that code generation goes by, and the cost model with it. */
-#include "base/integer.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/intmath.h"
@@ -45,38 +44,36 @@ bool fb_space_is_window(const fb_space *space)
 }
 
 /* Narrows to where low <= at < high holds for all values of the other variables. */
-static bool narrow(fb_index_pool *pool, fb_ix var, const fb_when *w, int64_t *from, int64_t *to)
+static bool narrow(fb_index_pool *pool, const fb_when *w, fb_interior *x)
 {
     int64_t stride, low, high;
     fb_ix rest;
-    if (!fb_ix_uses(pool, w->at, var)) return true;
-    if (!fb_ix_stride(pool, w->at, var, &stride, &rest) || stride < 1) return false;
+    if (!fb_ix_uses(pool, w->at, x->var)) return true;
+    if (!fb_ix_stride(pool, w->at, x->var, &stride, &rest) || stride < 1) return false;
     fb_ix_range(pool, rest, &low, &high);
-    int64_t first = fb_ceil_div(w->low - low, stride), last = fb_floor_div(w->high - 1 - high, stride);
-    if (low < w->low && first > *from) *from = first;
-    if (last + 1 < *to) *to = last + 1;
+    int64_t from = -fb_floor_div(low - w->low, stride), to = fb_floor_div(w->high - 1 - high, stride) + 1;
+    if (from > x->from) x->from = from;
+    if (to < x->to) x->to = to;
     return true;
 }
 
-bool fb_section_interior(const fb_nest *nest, const fb_section *s, int pass, int64_t *from, int64_t *to)
+fb_interior fb_section_interior(const fb_nest *nest, const fb_section *s, int pass)
 {
     enum { FEW = 8 };
-    int n = s->rows.n;
-    if (!n) return false;
-    fb_ix var = s->rows.var[n - 1];
-    int64_t extent = s->rows.extent[n - 1];
-    bool *needed = fb_calloc((size_t)s->n_values + 1, 1), fine = s->n_data == 0;
+    const fb_interior none = {.var = FB_NONE};
+    int last = s->rows.n - 1;
+    if (last < s->blocked || s->n_data) return none;
+    fb_interior x = {.var = s->rows.var[last], .to = s->rows.extent[last]};
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1), fine = true;
     if (pass != FB_NONE)
         fb_section_needed(s, pass, needed);
     else
         memset(needed, true, (size_t)s->n_values);
-    *from = 0;
-    *to = extent;
     for (int i = 0; i < s->n_values && fine; i++)
         for (int c = needed[i] ? s->values[i].when : FB_NONE; c != FB_NONE && fine; c = nest->whens[c].outer)
-            fine = narrow(nest->pool, var, &nest->whens[c], from, to);
+            fine = narrow(nest->pool, &nest->whens[c], &x);
     fb_free(needed);
-    return fine && *to - *from < extent && *to - *from >= FEW;
+    return fine && x.to - x.from < s->rows.extent[last] && x.to - x.from >= FEW ? x : none;
 }
 
 bool fb_section_only_reduces(const fb_graph *g, const fb_section *s)

@@ -323,15 +323,20 @@ static bool want_factor(walk *w, fb_ix e, const int64_t *candidates, int n)
     return want_factor_from(w, w->draft->blocked, e, candidates, n);
 }
 
+/* Does the printer write the section's loops out as they are? A thread of a grid works its place out once, and loops of
+ * chains and of a tile's operands stay what they are. */
+static bool has_plain_loops(const walk *w)
+{
+    return !w->b->nest->target->grid && !w->b->nest->chain && !w->b->operand;
+}
+
 /* Vectors go along the innermost of a processor's loops, where quotients and remainders cost more than all else: those
- * of its variable are made variables of their own; not where a pass goes inside of it. A thread of a grid works its place
- * out once. */
+ * of its variable are made variables of their own; not where a pass goes inside of it. */
 static bool want_plain_innermost(walk *w, const fb_ix *e, int n)
 {
     enum { MOST = 4 };
     const fb_space *rows = &w->draft->rows;
-    const fb_nest *nest = w->b->nest;
-    if (nest->target->grid || nest->chain || w->draft->n_spaces || rows->n <= w->draft->blocked) return false;
+    if (!has_plain_loops(w) || w->draft->n_spaces || rows->n <= w->draft->blocked) return false;
     for (int i = 0; i < n; i++) {
         int64_t by[MOST];
         int divisors = fb_ix_divisors(w->pool, e[i], rows->var[rows->n - 1], by, MOST);
@@ -712,15 +717,15 @@ static int ascending(const void *a, const void *b)
 }
 
 /* What a contraction of windows adds up is numbered through, and read by quotients and remainders of that number. A
- * processor's loops are those of the window instead. How many, from the outermost. */
-static int depth_loops(walk *w, fb_id node, const fb_ix *coords, int64_t depth, int64_t *extents)
+ * processor's loops are those of the window instead. How many, from the outermost. Not inlined, as look_through. */
+static __attribute__((noinline)) int depth_loops(walk *w, fb_id node, const fb_ix *coords, int64_t depth,
+                                                 int64_t *extents)
 {
     enum { MOST = 3 };
-    const fb_nest *nest = w->b->nest;
     int64_t by[MOST + 1];
     int n = 0;
     extents[0] = depth;
-    if (nest->target->grid || nest->chain || w->b->operand) return 1;
+    if (!has_plain_loops(w)) return 1;
     fb_ix k = fb_builder_var(w->b, 'f', 0, depth);
     for (int a = 0; a < 2; a++) {
         fb_ix at[FB_MAX_RANK];

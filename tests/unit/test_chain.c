@@ -128,6 +128,21 @@ static void hidden_values_may_be_stored_too(void **state)
     run_all(g, 2);
 }
 
+/* A block has some of the rows, and goes through no others where a test says that only some need one. */
+static void padded_rows_are_a_block_s_too(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("padded");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(3, 400, 32), FB_F32),
+          y = source(g, FB_OP_INPUT, "y", SHAPE(3, 396, 1), FB_F32);
+    fb_id w1 = source(g, FB_OP_PARAM, "w1", SHAPE(3, 32, 48), FB_F32),
+          w2 = source(g, FB_OP_PARAM, "w2", SHAPE(3, 48, 1), FB_F32);
+    fb_id h = NODE(g, FB_OP_RELU, "h", NULL, NODE(g, FB_OP_MATMUL, "first", NULL, x, w1));
+    fb_id padded = NODE(g, FB_OP_PAD, NULL, (&(fb_attrs){.before = {0, 2, 0}, .after = {0, 2, 0}}), y);
+    fb_id sum = NODE(g, FB_OP_ADD, NULL, NULL, NODE(g, FB_OP_MATMUL, "second", NULL, h, w2), padded);
+    run_all((fb_graph *[]){with_output(g, sum)}, 1);
+}
+
 /* ---- verdicts ---- */
 
 static fb_verdict fuse(const planned *p, const char *a, const char *b)
@@ -287,6 +302,7 @@ int main(void)
         cmocka_unit_test(mlps_of_odd_sizes),
         cmocka_unit_test(attention_of_odd_sizes),
         cmocka_unit_test(hidden_values_may_be_stored_too),
+        cmocka_unit_test(padded_rows_are_a_block_s_too),
         cmocka_unit_test(edges_lead_to_a_chain_one_by_one),
         cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
         cmocka_unit_test(other_shapes_are_refused),
