@@ -107,6 +107,18 @@ void fb_fuzz_watch_end(fb_fuzz_watch *w, const fb_plan *plan, fb_fuzz_coverage *
 /* A line each, what was reached least first. gpu: families that only GPUs have belong to it. */
 void fb_fuzz_coverage_print(const fb_fuzz_coverage *c, bool gpu, fb_str *out);
 
+/* The graphs that left most elements undecided, all plans together, most first: where to look for a share that is too
+ * large. */
+enum { FB_FUZZ_HAZY = 4 };
+typedef struct {
+    struct {
+        uint64_t seed;
+        int64_t elements, undecided;
+    } at[FB_FUZZ_HAZY]; /* undecided 0: no more */
+} fb_fuzz_hazy;
+
+void fb_fuzz_hazy_add(fb_fuzz_hazy *h, uint64_t seed, int64_t elements, int64_t undecided);
+
 /* What a process that runs rounds tells the one that watches it, through shared memory. */
 typedef struct {
     _Atomic int phase;     /* fb_fuzz_phase */
@@ -115,6 +127,7 @@ typedef struct {
     _Atomic int64_t since_ns; /* on the monotonic clock: when the phase began */
     _Atomic int64_t graphs, plans, refused, elements, undecided, open, kernels, kernel_elements, kernel_undecided;
     fb_fuzz_coverage *coverage; /* NULL: not counted */
+    fb_fuzz_hazy hazy;          /* of graphs that are done; read while it is written, one may look like another */
     _Atomic int n_findings;
     fb_fuzz_finding finding[FB_FUZZ_FINDINGS];
 } fb_fuzz_board;

@@ -8,6 +8,7 @@
 
 typedef struct {
     int64_t graphs, plans, refused, elements, undecided, open, kernels, kernel_elements, kernel_undecided;
+    fb_fuzz_hazy hazy;
     int findings;
     double seconds;
 } fb_fuzz_totals;
