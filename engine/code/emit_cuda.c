@@ -1046,14 +1046,14 @@ static fb_space within_row(const fb_section *s, const fb_added *a)
     return in;
 }
 
-/* A function of the kernel that gives value `v` at a point of the index. */
-static void value_at(frame *f, const char *head, const fb_space *in, fb_val v)
+/* A function of the kernel that gives value `v` at a point of the index, of `points` (NULL: of a single one). */
+static void value_at(frame *f, const char *head, const fb_space *points, const fb_space *in, fb_val v)
 {
     fb_emitter *e = f->e;
     const fb_section *s = f->s;
     bool *mark = fb_emit_mark(e);
     fb_emit_open(e, "const auto %s", head);
-    if (s->n_spaces) declare_point(f, &s->spaces[0], "fb_point");
+    if (points) declare_point(f, points, "fb_point");
     if (in) declare_point(f, in, "fb_within");
     fb_emit_needed(e, v, s->values[v].space);
     fb_emit(e, "return %s;", fb_emit_ref(e, v));
@@ -1118,8 +1118,10 @@ static void emit_sorted(frame *f)
         block = fb_arena_printf(e->arena, "(%s %% %" PRId64 ")", block, blocks);
     }
     fb_needs_text(&e->needs, FB_TEXT_SORTED);
-    value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", NULL, index);
-    value_at(f, fb_arena_printf(e->arena, "fb_value_at = [&](fb_at fb_point, int fb_within) -> %s", type), &in, source);
+    const fb_space *points = alone ? s->n_spaces ? &s->spaces[0] : NULL : &s->spaces[s->values[a.sum].over];
+    value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", points, NULL, index);
+    value_at(f, fb_arena_printf(e->arena, "fb_value_at = [&](fb_at fb_point, int fb_within) -> %s", type), points, &in,
+             source);
     finish_row(f, &a, &in, type);
     fb_emit(e, "const int64_t fb_part = %s, fb_first = fb_part * %" PRId64 " / %" PRId64 ";", block, a.rows, blocks);
     fb_emit(e, "const int64_t fb_last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a.rows, blocks);
