@@ -249,6 +249,13 @@ FB_DEVICE double fb_random_uniform(uint64_t key, int64_t i, double low, double h
     return __dadd_rn(low, __dmul_rn(high - low, (double)(bits >> 40) * 5.9604644775390625e-8));
 }
 
+// A number that is rounded to 16 bits next: cut off, and odd where something was.
+FB_DEVICE float fb_odd_float(double x)
+{
+    const float cut = __double2float_rz(x);
+    return (double)cut == x ? cut : __int_as_float(__float_as_int(cut) | 1);
+}
+
 FB_DEVICE double fb_random_normal(uint64_t key, int64_t i, double mean, double deviation)
 {
     uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);

@@ -626,6 +626,17 @@ static inline uint64_t fb_splitmix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
+/* A number that is rounded to 16 bits next: of the two floats around it that with the odd last bit, so that the second
+ * rounding leaves what one alone would. */
+static inline float fb_odd_float(double x)
+{
+    float nearest = (float)x;
+    double left = x - (double)nearest;
+    uint32_t u = fb_bits(nearest);
+    if (left == 0 || nearest == 0 || (u & 1)) return nearest;
+    return fb_float((left > 0) == (nearest > 0) ? u + 1 : u - 1);
+}
+
 static inline double fb_random_uniform(uint64_t key, int64_t i, double low, double high)
 {
     uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);

@@ -39,7 +39,16 @@ void fb_emit_if(fb_emitter *e, const char *condition, ...)
 void fb_emit_for(fb_emitter *e, const char *type, const char *variable, const char *first, const char *last,
                  const char *step)
 {
-    fb_say_loop(e->to, &(fb_for){type ? type : e->spell->index_type, variable, first, last, .step = step});
+    fb_say_loop(e->to, &(fb_for){type ? type : e->spell->index_type, variable, first, last, .step = step,
+                                 .vectors = e->vectors});
+    e->vectors = false;
+}
+
+bool fb_emit_in_vectors(const fb_emitter *e)
+{
+    const fb_statement *s = e->to->open;
+    while (s && s->kind != FB_STATEMENT_LOOP) s = s->outer;
+    return s && s->loop->vectors;
 }
 
 void fb_emit_unrolled(fb_emitter *e, const char *variable, const char *last)

@@ -106,6 +106,7 @@ static const char *schedule_words(const loops *l)
 static void pragma_simd(loops *l, const char *words)
 {
     fb_emit_directive(l->e, "#pragma omp simd%s%s", words, vector_words(l));
+    l->e->vectors = true;
 }
 
 /* "#pragma omp parallel for …", unless one thread does it all. */
@@ -196,6 +197,8 @@ static void emit_elements(loops *l)
         hoist(l, 0);
         if (!pragma_parallel(l, fb_arena_printf(l->e->arena, " simd%s", vector_words(l))))
             pragma_simd_over(l, rows->var[0]);
+        else
+            l->e->vectors = true;
         open_for(l, rows->var[0], last);
         store_roots(l, FB_NONE, 0);
         close_to(l, 0);
@@ -509,11 +512,13 @@ static void open_pass(loops *l, fb_pass p, bool ordered, bool threads, pass_part
     const char *reductions = ordered ? "" : clauses(l, p, "");
     for (int d = 0; d < space->n; d++) {
         bool first = d == 0, last = d == space->n - 1;
-        if (threads && first && !parts.count)
+        if (threads && first && !parts.count) {
             fb_emit_directive(l->e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
                               threads_words(l));
-        else if (last && !ordered && !fb_space_is_window(space))
+            l->e->vectors = last;
+        } else if (last && !ordered && !fb_space_is_window(space)) {
             pragma_simd(l, reductions);
+        }
         if (parts.count && first) {
             fb_emit_for(l->e, NULL, var(l, space->var[d]), "fb_first", "fb_last", NULL);
             l->opened++;

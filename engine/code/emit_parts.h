@@ -81,6 +81,7 @@ struct fb_emitter {
     int *uses;           /* a value: how often the statements of this block write it down */
     const char **tables; /* a table: the array of its pointers, or the function that picks one … */
     const char **picked; /* … or the one pointer of the member that is being written, where not NULL */
+    bool vectors;        /* the loop that is opened next is one of vectors (fb_for) */
     fb_interior inside;  /* what the loop at hand has of its variable; var FB_NONE: all loops are whole */
     const char **whole;  /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
     /* chains: what stands for element `at` of a product (or of the left operand of the last one, storage FB_ON_CHIP) */
@@ -99,6 +100,8 @@ void fb_emit_if(fb_emitter *e, const char *condition, ...) __attribute__((format
 /* "for (type v = first; v < last; v += step) {"; type NULL: an index's; step NULL: 1. */
 void fb_emit_for(fb_emitter *e, const char *type, const char *variable, const char *first, const char *last,
                  const char *step);
+/* Is the innermost loop that is open one whose directive asks for vectors (fb_for)? */
+bool fb_emit_in_vectors(const fb_emitter *e);
 void fb_emit_unrolled(fb_emitter *e, const char *variable, const char *last); /* an int, from 0 */
 const char *fb_emit_number(fb_emitter *e, int64_t number);
 void fb_emit_list(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* "f(": no brace */

@@ -280,6 +280,8 @@ static const char *random_element(fb_emitter *e, const fb_value *v)
     const char *element = fb_arena_printf(e->arena, "%s(fb_splitmix64(%" PRIu64 "u), %s, %s, %s)", functions[at->dist],
                                           at->seed, fb_emit_index(e, v->at, false), low, high);
     /* a source is rounded to its dtype, as one in memory would be */
+    if ((v->dtype == FB_F16 || v->dtype == FB_BF16) && bounds == FB_F64)
+        element = fb_arena_printf(e->arena, "fb_odd_float(%s)", element);
     element = fb_emit_spell(e, e->spell->type[v->dtype].to, &element, 1);
     element = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
     return fb_arena_printf(e->arena, "(%s)%s", e->spell->type[v->dtype].value, element);
@@ -440,6 +442,29 @@ static bool is_tested_by_data(const fb_emitter *e, const fb_value *load)
     return false;
 }
 
+/* Is another load behind a test made of the same tensor, a fixed way off? */
+static bool has_neighbour(const fb_emitter *e, const fb_value *load)
+{
+    const fb_section *s = e->section;
+    int64_t off;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind == FB_VALUE_LOAD && v->when != FB_NONE && v->node == load->node && v->at != load->at &&
+            fb_ix_is_const(e->nest->pool, fb_ix_sub(e->nest->pool, v->at, load->at), &off))
+            return true;
+    }
+    return false;
+}
+
+/* May a compiler make masked loads of neighbours in one step of a loop, and vectors of them together? gcc 12 gives each
+ * vector the mask of the first. It makes them so where it has written a short loop out, which a directive forbids. */
+static bool may_be_grouped(const fb_emitter *e, const fb_value *load)
+{
+    const fb_space *rows = &e->section->rows;
+    bool moves = load->space != FB_NONE || (rows->n && fb_ix_uses(e->nest->pool, load->at, rows->var[rows->n - 1]));
+    return (moves && !fb_emit_in_vectors(e)) || has_neighbour(e, load);
+}
+
 /* A load behind a test, made before it: of an element that there is, whether the test holds or not. */
 static bool load_ahead(fb_emitter *e, fb_val v)
 {
@@ -447,11 +472,17 @@ static bool load_ahead(fb_emitter *e, fb_val v)
     if (!e->spell->loads_ahead || x->kind != FB_VALUE_LOAD || x->when == FB_NONE || x->table != FB_NONE) return false;
     const fb_emit_arg *arg = find_arg(e, x->node);
     fb_ix moving, rest = fb_ix_sub(e->nest->pool, x->at, fb_ix_const(e->nest->pool, arg->shift));
-    const char *tests = all_tests(e, x->when);
-    if (!tests || arg->written || is_tested_by_data(e, x) || is_joined(e, x) || !moves_apart(e, x, &moving, &rest))
+    const char *tests = all_tests(e, x->when), *element;
+    if (!tests || arg->written) return false;
+    if (!is_tested_by_data(e, x) && !is_joined(e, x) && moves_apart(e, x, &moving, &rest))
+        element = fb_arena_printf(e->arena, "%s[(%s ? %s : 0) + %s]", arg->name, tests, fb_emit_index(e, rest, false),
+                                  fb_emit_index(e, moving, false));
+    else if (may_be_grouped(e, x))
+        element = fb_arena_printf(
+            e->arena, "%s[%s ? %s : 0]", arg->name, tests,
+            fb_emit_index(e, fb_ix_sub(e->nest->pool, x->at, fb_ix_const(e->nest->pool, arg->shift)), false));
+    else
         return false;
-    const char *element = fb_arena_printf(e->arena, "%s[(%s ? %s : 0) + %s]", arg->name, tests,
-                                          fb_emit_index(e, rest, false), fb_emit_index(e, moving, false));
     fb_emit(e, "%s %s = %s;", e->spell->type[x->dtype].value, e->names[v],
             fb_emit_spell(e, e->spell->type[x->dtype].from, &element, 1));
     fb_emit(e, "%s = %s ? %s : 0;", e->names[v], tests, e->names[v]);

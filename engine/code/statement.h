@@ -30,6 +30,7 @@ typedef struct {
     const char *step; /* NULL: 1 */
     const char *also; /* it ends, too, where this does not hold; NULL: never */
     bool unrolled;
+    bool vectors; /* a directive in front of it asks for vectors of its steps */
 } fb_for;
 
 typedef struct fb_statement {

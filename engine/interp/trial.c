@@ -242,6 +242,21 @@ static void find_apart(fb_trial_shared *s)
     fb_free(base);
 }
 
+/* By the graph, whatever of it is needed. */
+static void find_multiplied(fb_trial_shared *s)
+{
+    const fb_graph *g = s->g;
+    bool *multiplied = fb_calloc((size_t)g->n_nodes + 1, sizeof *multiplied);
+    for (fb_id id = g->n_nodes - 1; id >= 0; id--) {
+        const fb_node *node = &g->nodes[id];
+        fb_op_class cls = fb_op_get(node->op)->cls;
+        bool reads = cls == FB_CLASS_CONTRACTION || (cls == FB_CLASS_VIEW && multiplied[id]);
+        for (int a = 0; a < node->n_args && reads; a++) multiplied[node->args[a]] = true;
+        if (s->slot[id] >= 0) s->multiplied[s->slot[id]] = multiplied[id];
+    }
+    fb_free(multiplied);
+}
+
 /* Values that have no choice: registers hold an f32, and where no product on the way may be fused into a sum or not,
  * all kernels round them alike, at each op. Two ways to the same value then end at the same bits. Products of matrices
  * and reductions are summed up once, to whatever bits; what is chosen among such sums has those bits. */
@@ -306,6 +321,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     s->fused = fb_calloc(n, sizeof *s->fused);
     s->again = fb_calloc(n, sizeof *s->again);
     s->apart = fb_calloc(n, sizeof *s->apart);
+    s->multiplied = fb_calloc(n, sizeof *s->multiplied);
     s->steady = fb_calloc(n, sizeof *s->steady);
     s->of_two = fb_calloc(n, sizeof *s->of_two);
     s->led = fb_calloc(n, sizeof *s->led);
@@ -331,6 +347,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     find_fused(s);
     find_again(s);
     find_apart(s);
+    find_multiplied(s);
     find_steady(s);
     number_choices(s);
 }
@@ -453,6 +470,7 @@ static void close_shared(fb_trial_shared *s)
     fb_free(s->fused);
     fb_free(s->again);
     fb_free(s->apart);
+    fb_free(s->multiplied);
     fb_free(s->steady);
     fb_free(s->of_two);
     fb_free(s->led);

@@ -470,6 +470,20 @@ FB_TRIAL_WIDE static void put_off_operands(const row_lane *j, int n, double *res
     }
 }
 
+/* Terms that are all 0: a sum that starts at 0 is never -0, and a kernel that starts with its first term has the sign of
+ * that. */
+FB_TRIAL_WIDE static bool turn_zeros(const row_lane *j, bool turned, int n, double *restrict room)
+{
+    const double zero = turned ? -0.0 : 0.0, *restrict norm = j->norm;
+    int64_t zeros = 0;
+    for (int i = 0; i < n; i++) {
+        bool is = room[i] == 0 && j->a_norm * norm[i] == 0;
+        zeros |= is;
+        room[i] = is ? zero : room[i];
+    }
+    return zeros;
+}
+
 typedef struct {
     product *p;
     int lane;
@@ -488,6 +502,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
     const double *exact = fb_trial_f(fb_trial_at(p->e, p->id), 0), u = fb_trial_unit(p->node->dtype);
     int pair = p->k < 2 ? 0 : place_pair(j->lane);
     uint64_t place_key = fb_trial_key(p->e->s, pair, p->id, FB_DRAW_PLACE);
+    bool turned = fb_trial_takes(j->lane, (uint32_t)fb_trial_key(p->e->s, 0, p->id, FB_DRAW_SIGN));
     row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
     if (p->lowest != INT_MIN) one.exact = ldexp(1, p->lowest + (wide ? 53 : 24));
     if (p->k < 2) one.exact = -1;
@@ -519,6 +534,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             if (pair) find_places(j->lane, place_key, place + at, exact + r * p->n + at, n, by_place);
             spreads |= p->k < 2 ? put_off_terms(&one, n, room) : put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
+            spreads |= turn_zeros(&one, turned, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
         }
     }

@@ -103,6 +103,7 @@ typedef struct {
     bool *fused;          /* a slot each: a product that a sum may take in as it is */
     bool *again;          /* a slot each: such a sum, which several nodes read and a kernel may compute for each */
     bool *apart;          /* a slot each: readers may have it as different kernels, or loops of one, rounded it */
+    bool *multiplied;     /* a slot each: a product of matrices reads it, as it is or through views */
     bool *steady;         /* a slot each: f32 that all kernels compute alike from what is given */
     bool *sum;            /* a slot each: steady, and summed up, or handed on from what was: as wide as a lane has it */
     unsigned char *led;   /* a slot each: how many nodes before it hand on what they choose; modulo FB_TRIALS */
@@ -292,7 +293,8 @@ typedef enum {
     FB_DRAW_MEAN,
     FB_DRAW_REST,
     FB_DRAW_PLACE,
-    FB_DRAW_READ
+    FB_DRAW_READ,
+    FB_DRAW_SIGN
 } fb_draw;
 uint64_t fb_trial_key(const fb_trial_shared *s, int lane, fb_id node, fb_draw what);
 double fb_trial_share(const fb_trial_shared *s, int lane, fb_id node, fb_draw what);

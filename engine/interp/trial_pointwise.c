@@ -88,6 +88,7 @@ typedef struct {
     float *taken;             /* of the result, which takes in a product: how large that is; NULL */
     const float *taken_of[2]; /* of operands, which a kernel may compute anew for this node; NULL */
     bool apart[2];            /* … an operand that was rounded otherwise for others */
+    bool adds;                /* two operands, or takes one from the other */
     reader near[3];           /* margins of operands that have them; x is NULL where they have none */
     double *margins;          /* of the result; NULL */
 } job;
@@ -230,6 +231,19 @@ static uint32_t comparison_draw(const job *j, const chunk *c, int k, double d)
     return fb_trial_draw(operands ^ fb_trial_bits(c->spread[k]), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
 }
 
+/* The smallest of some sums equals one of them in all lanes, and a kernel may have added that one up again in another
+ * order: where nothing else opens the comparison of what is equal, its operands do. */
+static void compare_apart(const job *j, chunk *c, int lanes, int n, const double *difference)
+{
+    double spread[FB_TRIAL_CHUNK];
+    for (int a = 0; a < 2; a++) {
+        if (!j->apart[a]) continue;
+        spread_of(lanes, n, c->x[a], spread);
+        for (int k = 0; k < n; k++)
+            if (difference[k] == 0 && c->spread[k] == 0) c->spread[k] = spread[k];
+    }
+}
+
 /* In one lane nothing that is open holds, in one all does: a stored maximum of 16 bits may equal none of the values
  * that it was made of, where these are computed anew and kept wide. In each other lane each goes its own way: if the
  * same two always turned together, a sum would not show what one of them adds to it. */
@@ -244,6 +258,7 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
         differences[l] = d;
     }
     spread_of(lanes, n, differences, c->spread);
+    compare_apart(j, c, lanes, n, differences[0]);
     for (int k = 0; k < n; k++) {
         double d = differences[0][k];
         if (j->margins && c->spread[k] > 0) j->margins[at + k] = fabs(d) / c->spread[k];
@@ -769,10 +784,11 @@ static void open_again(job *j)
     const fb_trial_shared *s = j->e->s;
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     if (s->again[s->slot[j->id]] && v->lanes > 1) j->taken = fb_trial_taken(v);
-    if (j->node->op != FB_OP_ADD && j->node->op != FB_OP_SUB) return;
+    j->adds = j->node->op == FB_OP_ADD || j->node->op == FB_OP_SUB;
+    if (!j->adds && turns[j->node->op].how != FB_TURN_COMPARISON) return;
     for (int a = 0; a < 2; a++) {
         const fb_trial_value *x = fb_trial_at(j->e, j->node->args[a]);
-        if (x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken;
+        if (j->adds && x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken;
         j->apart[a] = x->lanes > 1 && s->apart[s->slot[j->node->args[a]]];
     }
 }
@@ -845,7 +861,7 @@ static void store_lane(const job *j, int lane, int64_t at, int n, const double *
 static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     bool differ = j->operand_lanes > 1;
-    if (differ) read_apart(j, c, lanes, n);
+    if (differ && j->adds) read_apart(j, c, lanes, n);
     compute(j, c, 0, n, c->y[0]);
     bool near =
         differ && j->result_float && fb_trial_near(j->node->op, j->node->attrs, n, lanes, c->x[0], c->y[0], c->y);

@@ -76,16 +76,24 @@ static bool is_half(fb_dtype dtype)
 
 /* Lanes that round as devices do: one op on values that are there leaves them no choice. Products of values next to a
  * power of two all lie on the same side of their neighbours, and steps that come to a fixed point are rounded alike
- * again and again, which no draw would guess. Lane 1 is a kernel an op, lane 3 the usual fused kernel. */
-static bool is_nearest(int lane)
+ * again and again, which no draw would guess. Lane 1 is a kernel an op, lane 3 the usual fused kernel; of 16 bits
+ * lane 6 is one whose result a library multiplies, so that it is stored. */
+enum { AN_OP = 1, FUSED = 3, MULTIPLIED = 6 };
+
+static bool is_multiplied(int lane, fb_dtype dtype)
 {
-    return lane == 1 || lane == 3;
+    return lane == MULTIPLIED && is_half(dtype);
+}
+
+static bool is_nearest(int lane, fb_dtype dtype)
+{
+    return lane == AN_OP || lane == FUSED || is_multiplied(lane, dtype);
 }
 
 /* Does the lane round values of the node that a kernel need not store? */
-static bool rounds(const fb_trial_shared *s, int lane, fb_id node)
+static bool rounds(const fb_trial_shared *s, int lane, fb_id node, fb_dtype dtype)
 {
-    return lane == 1 || (lane > 3 && fb_trial_key(s, lane, node, FB_DRAW_ROUND) >> 63);
+    return lane == AN_OP || (lane > FUSED && !is_multiplied(lane, dtype) && fb_trial_key(s, lane, node, FB_DRAW_ROUND) >> 63);
 }
 
 fb_rounding fb_rounding_of(const fb_trial_shared *s, int lane, fb_id node, fb_dtype dtype, bool stored)
@@ -94,14 +102,14 @@ fb_rounding fb_rounding_of(const fb_trial_shared *s, int lane, fb_id node, fb_dt
     bool flush = fb_trial_takes(lane, (uint32_t)fb_trial_key(s, 0, node, FB_DRAW_ROUND));
     /* 16-bit values stay in f32; a product of floats that goes into a fused multiply-add is not rounded at all, and in
      * lanes 2 and 3 never, so that some at least show what that does. */
-    bool never = lane == 2 || lane == 3;
-    if (!stored && !rounds(s, lane, node)) r.to = is_half(dtype) ? FB_F32 : flush && !never ? dtype : FB_F64;
+    bool never = lane == 2 || lane == FUSED;
+    if (!stored && !rounds(s, lane, node, dtype)) r.to = is_half(dtype) ? FB_F32 : flush && !never ? dtype : FB_F64;
     r.flush = flush && r.to != FB_F16 && r.to != FB_F64;
     /* Devices round to the nearest, so that what is alike in its last bits is all rounded the same way: a column of
      * 16-bit values plus one bias is off by one thing on average. Half of the lanes know that; the others treat alike
      * what lies between the same neighbours, whatever noise is in its last bits. */
     r.by_rest = fb_trial_takes(lane, (uint32_t)fb_trial_key(s, 0, node, FB_DRAW_REST));
-    r.nearest = is_nearest(lane);
+    r.nearest = is_nearest(lane, dtype);
     return r;
 }
 
@@ -241,7 +249,9 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
      * another product is rounded, and where sums cancel, that is most of it. */
     bool pointwise = fb_op_get(node->op)->cls == FB_CLASS_POINTWISE;
     bool held = node->dtype == FB_F32 && (node->op != FB_OP_MUL || !e->s->fused[e->s->slot[id]]);
-    bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) || (lane == 3 && (!pointwise || held));
+    bool fused = lane == FUSED || is_multiplied(lane, node->dtype);
+    bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) || (fused && (!pointwise || held));
+    stored |= is_multiplied(lane, node->dtype) && e->s->multiplied[e->s->slot[id]];
     bool sum = e->s->sum[e->s->slot[id]], handed_on = sum && fb_trial_chooses(node->op);
     stored |= e->s->steady[e->s->slot[id]] && !sum;
     fb_rounding r = fb_rounding_of(e->s, lane, id, node->dtype, stored);

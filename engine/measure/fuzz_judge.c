@@ -114,7 +114,8 @@ bool fb_fuzz_reference_judge(const fb_fuzz_reference *r, fb_id node, const void 
  * the dtype can hold. f64 has no wider type, so that there the exact lane is as far off as any. */
 static bool is_same(const value *t, int64_t k, double got)
 {
-    double v = t->v[k], small = 0x1p-40, share = t->spread[k] >= fabs(v) ? 1 : 0x1p-8;
+    double v = t->v[k], small = 0x1p-40, little = 0x1p-8, few = 8; /* spreads: lanes are a sample */
+    double share = t->spread[k] >= fabs(v) ? few : little;
     if (t->shape.dtype == FB_F64) share = 16;
     if (got == v || (isnan(got) && isnan(v)) || isinf(t->spread[k])) return true;
     if (fb_dtype_round(t->shape.dtype, v) == 0 && fb_dtype_round(t->shape.dtype, got) == 0) return true;

@@ -240,4 +240,24 @@ ROWS
 fb held.jsonl
 is "no answer before its check has ended, and a guess says so" 0 out '^held@host .* ~5.0 +checking' out '^right@host .* 5.0 +1e-07 ✓' \
     no '^held.*✓'
+
+# Loads behind a test in a loop so short that a compiler writes it out: it may make vectors of them together, and gcc 12
+# gives each the mask of the first.
+cat >masked.lua <<'LUA'
+return function(g)
+  local parts = {}
+  for i = 1, 4 do parts[i] = g:input("x" .. i, { 2, 3 }) end
+  local rows = g:input("y", { 3, 5 }):pad({ 0, 1, 2, 0 }, -1):reshape { 30 }
+  return g:cat(parts, 1):sum(), rows - rows:amax(0, true)
+end
+LUA
+fb check masked.lua max
+is "short loops that test each load" 0 out '^✓ max'
+
+# A source is rounded to 16 bits once, not to f32 first.
+for dtype in f16 bf16; do
+    echo "return function(g) return g:rand({ 124, 5021 }, \"$dtype\", { dist = \"normal\" }):neg() end" >odd.lua
+    fb check odd.lua max
+    is "a source of normal numbers in $dtype" 0 out '^✓ max'
+done
 done_testing

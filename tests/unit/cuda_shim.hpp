@@ -479,6 +479,17 @@ static float __uint_as_float(uint32_t bits)
     memcpy(&x, &bits, 4);
     return x;
 }
+static int __float_as_int(float x)
+{
+    int bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static float __double2float_rz(double x)
+{
+    const float nearest = (float)x;
+    return fabs((double)nearest) > fabs(x) ? nextafterf(nearest, 0) : nearest;
+}
 static float __int_as_float(int bits) { return __uint_as_float((uint32_t)bits); }
 static uint32_t shim_bits(float x)
 {
