@@ -208,7 +208,8 @@ static void find_again(fb_trial_shared *s)
 }
 
 /* May a kernel that computes it anew have other bits than one that reads what was stored? A sum may be added up in
- * another order, 16 bits kept wider, and so what is made of such; products of matrices are computed once. */
+ * another order, 16 bits kept wider, a function be one of vectors in one loop and of single numbers in another, and so what
+ * is made of such; products of matrices are computed once. */
 static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
 {
     const fb_node *node = &s->g->nodes[s->order[slot]];
@@ -216,7 +217,9 @@ static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
     if (s->leaf[slot] || !fb_dtype_is_float(node->dtype)) return false;
     if (cls == FB_CLASS_REDUCTION && !fb_trial_is_extremum(node->op)) return true;
     if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_VIEW) return false;
-    if (cls == FB_CLASS_POINTWISE && (node->dtype == FB_F16 || node->dtype == FB_BF16)) return true;
+    bool half = node->dtype == FB_F16 || node->dtype == FB_BF16;
+    bool composed = node->op != FB_OP_MUL && !fb_bound_ends_rounded(node->op);
+    if (cls == FB_CLASS_POINTWISE && (half || composed)) return true;
     for (int a = 0; a < node->n_args; a++)
         if (s->slot[node->args[a]] >= 0 && loose[s->slot[node->args[a]]]) return true;
     return false;

@@ -369,19 +369,21 @@ static void decide_sides(const job *j, chunk *c, int n)
 }
 
 /* What was stored and what is computed anew are one value to a kernel, and their difference is 0, which hardly a lane
- * meets among the few roundings on either side of it: one of them does, unless the exact one does. */
+ * meets among the few roundings on either side of it: one of them does, unless the exact one does. In one more all
+ * elements do, as in a kernel: the first of them is then the largest. */
 static void decide_meetings(const job *j, chunk *c, int n)
 {
     const double few = 16 * fb_trial_unit(j->node->dtype);
-    int lanes = j->e->s->lanes;
+    int lanes = j->e->s->lanes, all = 1 + (int)(fb_trial_key(j->e->s, 0, j->id, FB_DRAW_SIGN) % (uint64_t)(lanes - 1));
     for (int k = 0; k < n; k++) {
         double low = INFINITY, high = -INFINITY;
         for (int l = 1; l < lanes; l++) {
             low = fmin(low, c->y[l][k]);
             high = fmax(high, c->y[l][k]);
         }
-        if (c->y[0][k] == 0 || !(low < 0 && high > 0 && fmax(-low, high) <= few * fabs(c->x[0][0][k]))) continue;
-        c->y[fb_trial_led(j->e, j->id, c->x[0][0][k])][k] = 0;
+        if (c->y[0][k] == 0 || !(fmax(-low, high) <= few * fabs(c->x[0][0][k]))) continue;
+        if (low < 0 && high > 0) c->y[fb_trial_led(j->e, j->id, c->x[0][0][k])][k] = 0;
+        if (is_open(fabs(c->y[0][k]), high - low)) c->y[all][k] = 0;
     }
 }
 

@@ -317,21 +317,22 @@ static int64_t arg_row(const double *row, int64_t n, double sign)
     return best;
 }
 
-/* The elements that may be the extreme one, the best first, the next best second. */
+/* The elements that may be the extreme one, the best first, the next best second; and that which comes first in the row. */
 typedef struct {
-    int64_t at[FB_LANES];
+    int64_t at[FB_LANES], first;
     int n;
 } candidates;
 
 static candidates find_candidates(const double *const *rows, int lanes, int64_t n, double sign, int64_t best)
 {
-    candidates c = {.at = {best}, .n = 1};
+    candidates c = {.at = {best}, .first = best, .n = 1};
     double gaps[FB_LANES] = {0};
     for (int64_t k = 0; k < n; k++) {
         double gap = sign * (rows[0][best] - rows[0][k]), spread = 0;
         if (k == best) continue;
         for (int l = 1; l < lanes; l++) spread = fmax(spread, fabs(sign * (rows[l][best] - rows[l][k]) - gap));
         if (!(spread > 0 && gap <= FB_TRIAL_MARGIN * spread)) continue;
+        c.first = k < c.first ? k : c.first;
         int at = c.n < FB_LANES ? c.n++ : FB_LANES;
         for (; at > 1 && gaps[at - 1] > gap; at--) {
             if (at < FB_LANES) c.at[at] = c.at[at - 1], gaps[at] = gaps[at - 1];
@@ -361,6 +362,7 @@ static void reduce_args(const job *j, const double *const *x, int64_t count, res
             int which = l < 3 || c.n == 2 ? fb_trial_takes(l, draw) : (int)(own % (uint32_t)c.n);
             r->whole[l][at + k] = c.at[which];
         }
+        if (c.n > 2) r->whole[lanes - 1][at + k] = c.first; /* of what is equal to a kernel, as differences of 0 are */
     }
 }
 
@@ -695,14 +697,15 @@ static void scan_part(void *ctx, int64_t first, int64_t last)
 
 /* ---- rank ---- */
 
-/* Two that lie side by side in the order, and closer than rounding moves them, have changed places in half of the
- * lanes, whatever each lane's own values say. */
-static void swap_close(const scan *s, const double *const *x, const int64_t *order, int64_t n, int64_t *const *ranks)
+/* Two that lie `apart` places from each other in the order, side by side in a lane, and closer than rounding moves them,
+ * have changed places in half of the lanes, whatever each lane's own values say. */
+static void swap_close(const scan *s, const double *const *x, const int64_t *order, int64_t n, int64_t *const *ranks,
+                       int apart)
 {
     int lanes = s->x->lanes;
     int64_t step = s->x_steps[s->node->attrs->dim];
-    for (int64_t k = 0; k + 1 < n; k++) {
-        int64_t a = order[k], b = order[k + 1];
+    for (int64_t k = 0; k + apart < n; k++) {
+        int64_t a = order[k], b = order[k + apart];
         double gap = x[0][b * step] - x[0][a * step], spread = 0;
         for (int l = 1; l < lanes; l++) spread = fmax(spread, fabs(x[l][b * step] - x[l][a * step] - gap));
         if (!(spread > 0 && fabs(gap) <= FB_TRIAL_MARGIN * spread)) continue;
@@ -719,6 +722,7 @@ static void swap_close(const scan *s, const double *const *x, const int64_t *ord
 
 static void rank_part(void *ctx, int64_t first, int64_t last)
 {
+    enum { MOST_APART = 3 };
     scan *s = ctx;
     fb_trial_value *v = fb_trial_at(s->e, s->id);
     int dim = s->node->attrs->dim;
@@ -741,7 +745,9 @@ static void rank_part(void *ctx, int64_t first, int64_t last)
             fb_interp_sort_line(&of, order, room + n);
             for (int64_t k = 0; k < n; k++) ranks[l][order[k]] = k;
         }
-        if (is_float && v->lanes > 1) swap_close(s, x, order, n, ranks);
+        /* one may pass several that are equal, and these then have the ranks before */
+        for (int apart = 1; is_float && v->lanes > 1 && apart <= MOST_APART; apart++)
+            swap_close(s, x, order, n, ranks, apart);
         for (int l = 0; l < v->lanes; l++)
             for (int64_t k = 0; k < s->n; k++) fb_trial_i(v, l)[to + k * s->inner] = ranks[l][skipped + k];
     }

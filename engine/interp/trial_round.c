@@ -93,7 +93,8 @@ static bool is_nearest(int lane, fb_dtype dtype)
 /* Does the lane round values of the node that a kernel need not store? */
 static bool rounds(const fb_trial_shared *s, int lane, fb_id node, fb_dtype dtype)
 {
-    return lane == AN_OP || (lane > FUSED && !is_multiplied(lane, dtype) && fb_trial_key(s, lane, node, FB_DRAW_ROUND) >> 63);
+    return lane == AN_OP ||
+           (lane > FUSED && !is_multiplied(lane, dtype) && fb_trial_key(s, lane, node, FB_DRAW_ROUND) >> 63);
 }
 
 fb_rounding fb_rounding_of(const fb_trial_shared *s, int lane, fb_id node, fb_dtype dtype, bool stored)
