@@ -25,13 +25,16 @@ static bool is_view(const fb_graph *g, fb_id id)
 
 /* ---- what a library takes ---- */
 
-/* A matrix of the last two dims that BLAS takes: one of the strides is 1 and the other steps over whole lines. */
-static bool blas_matrix(const fb_shape *s, const int64_t *stride)
+bool fb_storage_is_matrix(int64_t rows, int64_t cols, int64_t r, int64_t c)
 {
-    int64_t rows = s->dim[s->rank - 2], cols = s->dim[s->rank - 1], r = stride[s->rank - 2], c = stride[s->rank - 1];
     if (rows == 1) r = cols > 1 && c != 1 ? 1 : cols;
     if (cols == 1) c = rows > 1 && r != 1 ? 1 : rows;
     return (c == 1 && r >= cols) || (r == 1 && c >= rows);
+}
+
+static bool blas_matrix(const fb_shape *s, const int64_t *stride)
+{
+    return fb_storage_is_matrix(s->dim[s->rank - 2], s->dim[s->rank - 1], stride[s->rank - 2], stride[s->rank - 1]);
 }
 
 /* Batch dims step evenly, so that one stride serves them all. Broadcast dims step by 0, dims that run backwards by
@@ -79,8 +82,10 @@ bool fb_storage_is_tall(const fb_graph *g, fb_id product)
     fb_storage_operand(g, product, 1, strides);
     if (fb_storage_batch_stride(&n->shape, b, strides) != 0) return false;
     fb_storage_operand(g, product, 0, strides);
-    int64_t rows = a->dim[a->rank - 2], row = strides[a->rank - 2];
-    return fb_storage_batch_stride(&n->shape, a, strides) == rows * row;
+    int64_t rows = a->dim[a->rank - 2], row = strides[a->rank - 2], batch = 1;
+    for (int d = 0; d < n->shape.rank - 2; d++) batch *= n->shape.dim[d];
+    return fb_storage_batch_stride(&n->shape, a, strides) == rows * row &&
+           fb_storage_is_matrix(batch * rows, a->dim[a->rank - 1], row, strides[a->rank - 1]);
 }
 
 /* ---- the order ---- */

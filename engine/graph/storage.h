@@ -26,6 +26,9 @@ bool fb_storage_from_own(const fb_graph *g, fb_id node, void *bytes);
  * what is no such matrix is laid out first, row by row. Batches of them that no one stride serves are left to loops. */
 typedef enum { FB_OPERAND_LIES, FB_OPERAND_LAID_OUT, FB_OPERAND_UNEVEN } fb_operand_way;
 fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK]);
+/* A matrix that BLAS takes, of these extents and strides (in elements): one of the strides is 1 and the other steps over
+ * whole lines. */
+bool fb_storage_is_matrix(int64_t rows, int64_t cols, int64_t row, int64_t col);
 /* The one stride from batch to batch of an operand that is not uneven; 0: all of them read the same. */
 int64_t fb_storage_batch_stride(const fb_shape *result, const fb_shape *operand, const int64_t *strides);
 /* Do all batches read one right operand, and their left rows follow each other? Then they are one matrix. */

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "code/lower.h"
 #include "code/names.h"
+#include "graph/storage.h"
 #include "unit/nest_help.h"
 #include "unit/run_program.h"
 
@@ -17,18 +18,18 @@ typedef struct {
     fb_program *p;
 } lowered;
 
-/* `generated`: products too, none is a library call. */
-static lowered lower_with(fb_device_kind kind, fb_graph *g, const char *preset, bool generated)
+/* products: FB_EDIT_GENERATE, FB_EDIT_LIBRARY: all are so; else as the preset has them. */
+static lowered lower_with(fb_device_kind kind, fb_graph *g, const char *preset, fb_edit_kind products)
 {
     fb_machine m;
     fb_error err;
     fb_machine_default(&m, kind);
     lowered l = {.g = g, .planner = fb_planner_new(g, &m)};
     l.plan = fb_preset_find(preset)->make(l.planner, &err);
-    for (fb_id i = 0; i < g->n_nodes && generated; i++) {
+    for (fb_id i = 0; i < g->n_nodes && products; i++) {
         fb_plan *next = NULL;
         if (fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
-        fb_verdict v = fb_plan_try(l.plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}, &next);
+        fb_verdict v = fb_plan_try(l.plan, &(fb_edit){.kind = products, .a = i, .b = FB_NONE}, &next);
         if (!next) fail_msg("%s", v.text);
         fb_plan_free(l.plan);
         l.plan = next;
@@ -40,7 +41,7 @@ static lowered lower_with(fb_device_kind kind, fb_graph *g, const char *preset, 
 
 static lowered lower_for(fb_device_kind kind, fb_graph *g, const char *preset)
 {
-    return lower_with(kind, g, preset, false);
+    return lower_with(kind, g, preset, 0);
 }
 
 static lowered lower(fb_graph *g, const char *preset)
@@ -303,7 +304,8 @@ static void test_rows_go_by_a_chunk_of_columns(void **state)
         fb_id a = source(g, FB_OP_INPUT, "a", cases[i].a, cases[i].dtype),
               b = source(g, FB_OP_PARAM, "b", cases[i].b, cases[i].dtype);
         fb_id sum = NODE(g, FB_OP_MATMUL, "sum", NULL, a, b);
-        lowered l = lower_with(FB_DEVICE_HOST, with_output(g, NODE(g, FB_OP_RELU, "relu", NULL, sum)), "none", true);
+        lowered l = lower_with(FB_DEVICE_HOST, with_output(g, NODE(g, FB_OP_RELU, "relu", NULL, sum)), "none",
+                               FB_EDIT_GENERATE);
         char order[8] = "";
         const char *at = l.p->kernels[0].source;
         for (int n = 0; cases[i].order[n]; n++) {
@@ -393,6 +395,33 @@ static void test_group_source(void **state)
     drop(&l);
 }
 
+/* A batch over one right operand is one product where its rows follow each other; not where they go backwards, or where
+ * windows lie in each other: no library reads such a matrix. */
+static void test_batches_that_are_one_matrix(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        fb_graph *g = fb_graph_new("batches");
+        fb_id a, w;
+        if (k < 2) {
+            a = source(g, FB_OP_INPUT, "x", k ? SHAPE(5, 1, 8) : SHAPE(5, 3, 8), FB_F32);
+            if (k == 1) a = NODE(g, FB_OP_FLIP, "flip", &((fb_attrs){.n_axes = 2, .axes = {0, 1}}), a);
+            w = source(g, FB_OP_PARAM, "w", SHAPE(8, 4), FB_F32);
+        } else {
+            fb_attrs by = {.dim = 0, .stop = 5, .step = 1};
+            a = NODE(g, FB_OP_UNFOLD, "unfold", &by, source(g, FB_OP_INPUT, "x", SHAPE(10, 3), FB_F32));
+            w = source(g, FB_OP_PARAM, "w", SHAPE(5, 4), FB_F32);
+        }
+        g = with_output(g, NODE(g, FB_OP_MATMUL, "matmul", NULL, a, w));
+        lowered l = lower_with(FB_DEVICE_CUDA, g, "none", FB_EDIT_LIBRARY);
+        assert_int_equal(l.p->n_gemms, 1);
+        const fb_gemm_call *c = &l.p->gemms[0];
+        assert_true(fb_storage_is_matrix(c->m, c->k, c->a_row, c->a_col));
+        assert_int_equal(c->batch, k == 0 ? 1 : k == 1 ? 5 : 6);
+        drop(&l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_names_are_safe),
         cmocka_unit_test(test_program_prints),
         cmocka_unit_test(test_group_source),
+        cmocka_unit_test(test_batches_that_are_one_matrix),
     };
     return cmocka_run_group_tests_name("codegen", tests, NULL, NULL);
 }

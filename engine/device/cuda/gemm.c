@@ -48,7 +48,8 @@ static bool layout(fb_cuda_device *d, fb_dtype dtype, int64_t rows, int64_t cols
         return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt takes no matrix without a unit stride");
     int64_t inner = along_cols ? cols : rows, outer = along_cols ? rows : cols;
     int64_t ld = along_cols ? row : col;
-    if (ld < inner || outer == 1) ld = inner;
+    if (outer == 1) ld = inner;
+    if (ld < inner) return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt takes no matrix whose lines overlap");
     *transposed = !along_cols;
     cublasStatus_t status =
         d->f->cublasLtMatrixLayoutCreate(out, types[dtype].type, (uint64_t)inner, (uint64_t)outer, ld);
