@@ -165,6 +165,14 @@ static inline void unit_add_cut(unit *u, const fb_program *p, const char *behind
     fb_str_free(&whole.text);
 }
 
+/* That such a cut is to be made is told of its text alone, without a compiler. */
+static inline void check_cut(const fb_program *p, const char *behind, const char *what)
+{
+    unit u = {0};
+    unit_add_cut(&u, p, behind, what);
+    fb_str_free(&u.text);
+}
+
 /* The races of a program of which that has been cut out, one a line; the caller frees it. NULL: none. */
 static inline char *races_without(const fb_program *p, const fb_graph *g, const char *behind, const char *what)
 {
