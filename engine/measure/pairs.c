@@ -244,8 +244,7 @@ static double in_common(const double *d, int n, double m, double most)
     for (int i = 0; i < n; i++) mean += between(d[i] - m, most) / n;
     for (int far = 0; far <= FURTHEST; far++) {
         double sum = 0;
-        for (int i = far; i < n; i++)
-            sum += (between(d[i] - m, most) - mean) * (between(d[i - far] - m, most) - mean);
+        for (int i = far; i < n; i++) sum += (between(d[i] - m, most) - mean) * (between(d[i - far] - m, most) - mean);
         if (!far) squares = sum;
         if (far && !(sum > 0)) break;
         if (far) common += sum / squares;
