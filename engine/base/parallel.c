@@ -8,10 +8,16 @@
 
 enum { THREADS_MOST = 64, PIECE = 4 << 20 };
 
+/* Asked for once: the answer is a file of the system's, and loops of one part come by the hundred thousand. */
 int fb_parallel_threads(void)
 {
+    static atomic_int known;
+    int threads = atomic_load(&known);
+    if (threads) return threads;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 ? 1 : cores > THREADS_MOST ? THREADS_MOST : (int)cores;
+    threads = cores < 1 ? 1 : cores > THREADS_MOST ? THREADS_MOST : (int)cores;
+    atomic_store(&known, threads);
+    return threads;
 }
 
 typedef struct {

@@ -23,14 +23,21 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Of n values in order, that below which the part `p` of them lies. */
+static int quantile_at(int n, double p)
+{
+    return (int)(p * (n - 1));
+}
+
 static double quantile(const double *sorted, int n, double p)
 {
-    return sorted[(int)(p * (n - 1))];
+    return sorted[quantile_at(n, p)];
 }
+
+static const double upper = 0.84, lower = 0.16; /* of a normal one: a deviation on either side */
 
 static double middle_half(const double *sorted, int n)
 {
-    return (quantile(sorted, n, 0.84) - quantile(sorted, n, 0.16)) / 2;
+    return (quantile(sorted, n, upper) - quantile(sorted, n, lower)) / 2;
 }
 
 /* ---- which looks, and what each may spend ---- */
@@ -58,8 +65,9 @@ static double normal_beyond(double p)
 {
     double z = sqrt(-2 * log(p));
     for (int i = 0; i < 6; i++) {
-        double tail = erfc(z * M_SQRT1_2);
+        double tail = erfc(z * M_SQRT1_2), before = z;
         z += log(tail / p) * tail / (sqrt(M_2_PI) * exp(-z * z / 2));
+        if (z == before) break; /* it stays */
     }
     return z;
 }
@@ -72,25 +80,38 @@ typedef struct {
     double *sizes, *signs; /* room for n */
 } look;
 
-/* |d − m|, ascending: from where m lies in both directions. */
-static void sizes_around(const look *l, double m)
+static const double widest = 0.68; /* the part of the sizes that is not cut off */
+
+/* The smaller sizes |d − m|, ascending, to that below which the part `p` lies: from where m lies in both directions. */
+static void sizes_around(const look *l, double m, double p)
 {
-    int up = 0;
-    while (up < l->n && l->sorted[up] < m) up++;
-    for (int i = 0, down = up - 1; i < l->n; i++) {
+    int up = 0, end = l->n, last = quantile_at(l->n, p);
+    while (up < end) {
+        int middle = up + (end - up) / 2;
+        if (l->sorted[middle] < m)
+            up = middle + 1;
+        else
+            end = middle;
+    }
+    for (int i = 0, down = up - 1; i <= last; i++) {
         bool above = down < 0 || (up < l->n && l->sorted[up] - m <= m - l->sorted[down]);
         l->sizes[i] = above ? l->sorted[up++] - m : m - l->sorted[down--];
     }
 }
 
-/* Leaves d − m, cut off, in `signs`; returns their sum. */
+/* fmin and fmax would be two calls for each value. */
+static double between(double x, double most)
+{
+    double above = x > -most ? x : -most;
+    return above < most ? above : most;
+}
+
+/* Leaves d − m, cut off, in `signs`; returns their sum. Needs the sizes around m. */
 static double cut_off(const look *l, double m)
 {
-    double sum = 0;
-    sizes_around(l, m);
-    double most = quantile(l->sizes, l->n, 0.68);
+    double sum = 0, most = quantile(l->sizes, l->n, widest);
     for (int i = 0; i < l->n; i++) {
-        l->signs[i] = fmin(fmax(l->d[i] - m, -most), most);
+        l->signs[i] = between(l->d[i] - m, most);
         sum += l->signs[i];
     }
     return sum;
@@ -118,6 +139,7 @@ static double level_of(const look *l)
 /* Coins would hardly fall like this if the difference were m. */
 static bool is_refused(const look *l, double m)
 {
+    sizes_around(l, m, upper);
     double sum = cut_off(l, m), squares = 0, fourths = 0, level = level_of(l);
     for (int i = 0; i < l->n; i++) {
         double square = l->signs[i] * l->signs[i];
@@ -133,15 +155,16 @@ static bool is_refused(const look *l, double m)
 /* Where what lies above and below m balances. */
 static double balance(const look *l)
 {
-    double low = l->sorted[0], high = l->sorted[l->n - 1];
-    for (int i = 0; i < 50 && low < high; i++) {
-        double m = (low + high) / 2;
+    double below = l->sorted[0], above = l->sorted[l->n - 1];
+    for (int i = 0; i < 50 && below < above; i++) {
+        double m = (below + above) / 2;
+        sizes_around(l, m, widest);
         if (cut_off(l, m) > 0)
-            low = m;
+            below = m;
         else
-            high = m;
+            above = m;
     }
-    return (low + high) / 2;
+    return (below + above) / 2;
 }
 
 /* The first difference beyond `mean` that is refused, in steps of either sign. */
@@ -218,11 +241,10 @@ static double in_common(const double *d, int n, double m, double most)
 {
     enum { FURTHEST = 3 };
     double mean = 0, squares = 0, common = 0;
-    for (int i = 0; i < n; i++) mean += fmin(fmax(d[i] - m, -most), most) / n;
+    for (int i = 0; i < n; i++) mean += between(d[i] - m, most) / n;
     for (int far = 0; far <= FURTHEST; far++) {
         double sum = 0;
-        for (int i = far; i < n; i++)
-            sum += (fmin(fmax(d[i] - m, -most), most) - mean) * (fmin(fmax(d[i - far] - m, -most), most) - mean);
+        for (int i = far; i < n; i++) sum += (between(d[i] - m, most) - mean) * (between(d[i - far] - m, most) - mean);
         if (!far) squares = sum;
         if (far && !(sum > 0)) break;
         if (far) common += sum / squares;

@@ -108,7 +108,8 @@ static inline void add_launch(fb_str *out, const fb_kernel *k, const char *name)
                 cluster, k->block[0], k->dynamic_shared);
 }
 
-/* Adds a program; the texts that kernels stand on come in front of the first that needs them. */
+/* Adds a program; the texts that kernels stand on come in front of the first that needs them. Stages of one kernel may be
+ * called like another's: each kernel has names of its own. */
 static inline int unit_add_cuda(unit *u, const fb_program *p)
 {
     fb_str *out = &u->text;
@@ -116,11 +117,12 @@ static inline int unit_add_cuda(unit *u, const fb_program *p)
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *x = &p->kernels[k];
         add_pieces(out, x);
-        fb_str_addf(out, "\n#define %s p%d_k%d_kernel\n", x->entry, u->n_programs, k);
+        fb_str_addf(out, "\n#define %s p%d_k%d_kernel\nnamespace p%d_k%d_names {\n", x->entry, u->n_programs, k,
+                    u->n_programs, k);
         add_kernel_text(out, x->source);
         fb_str_addf(out, "extern \"C\" void p%d_k%d(void *const **args)\n", u->n_programs, k);
         add_launch(out, x, x->entry);
-        fb_str_addf(out, "#undef %s\n", x->entry);
+        fb_str_addf(out, "}\n#undef %s\n", x->entry);
     }
     return u->n_programs++;
 }
@@ -161,6 +163,14 @@ static inline void unit_add_cut(unit *u, const fb_program *p, const char *behind
     fb_str_add_n(&u->text, all, (size_t)(at - all));
     fb_str_add(&u->text, strchr(at, ';'));
     fb_str_free(&whole.text);
+}
+
+/* That such a cut is to be made is told of its text alone, without a compiler. */
+static inline void check_cut(const fb_program *p, const char *behind, const char *what)
+{
+    unit u = {0};
+    unit_add_cut(&u, p, behind, what);
+    fb_str_free(&u.text);
 }
 
 /* The races of a program of which that has been cut out, one a line; the caller frees it. NULL: none. */

@@ -179,20 +179,45 @@ static void subject_free(subject *s)
     fb_graph_free(s->g);
 }
 
-/* Runs the program and frees it. */
-static void check_run(const subject *s, fb_program *p, const char *what)
+/* Programs that are compiled together, since the emulator takes a compiler as long as one of them does; then each is run,
+ * and all that is here is freed. */
+enum { MOST = 2 * BODIES };
+
+typedef struct {
+    unit u;
+    int n;
+    struct {
+        subject s;
+        fb_program *p;
+        bool last; /* of its subject */
+        char what[96];
+    } run[MOST];
+} runs;
+
+static void add_run(runs *r, subject s, fb_program *p, bool last, const char *what)
 {
-    unit u = {0};
-    char text[512], *storage;
-    unit_add_cuda(&u, p);
-    unit_emulate(&u);
-    void **buffers = run_program(&u, 0, p, s->g, 3, &storage);
-    if (!check_program(p, buffers, s->g, s->reference, text))
-        fail_msg("%s: %s\n%s", what, text, getenv("FB_KEEP") ? p->kernels[p->n_kernels - 1].source : "");
-    fb_free(storage);
-    fb_free(buffers);
-    unit_free(&u);
-    fb_program_free(p);
+    assert_true(r->n < MOST);
+    assert_int_equal(unit_add_cuda(&r->u, p), r->n);
+    r->run[r->n].s = s, r->run[r->n].p = p, r->run[r->n].last = last;
+    snprintf(r->run[r->n++].what, sizeof r->run->what, "%s", what);
+}
+
+static void check_runs(runs *r)
+{
+    unit_emulate(&r->u);
+    for (int i = 0; i < r->n; i++) {
+        subject *s = &r->run[i].s;
+        fb_program *p = r->run[i].p;
+        char text[512], *storage;
+        void **buffers = run_program(&r->u, i, p, s->g, 3, &storage);
+        if (!check_program(p, buffers, s->g, s->reference, text))
+            fail_msg("%s: %s\n%s", r->run[i].what, text, getenv("FB_KEEP") ? p->kernels[p->n_kernels - 1].source : "");
+        fb_free(storage);
+        fb_free(buffers);
+        fb_program_free(p);
+        if (r->run[i].last) subject_free(s);
+    }
+    unit_free(&r->u);
 }
 
 /* Everything that may be is fused once its products are generated. */
@@ -225,6 +250,7 @@ static void loops_keep_what_stands_still(void **state)
 {
     (void)state;
     if (!emulation_exists()) skip();
+    runs r = {0};
     fb_script *s = start();
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
@@ -242,9 +268,9 @@ static void loops_keep_what_stands_still(void **state)
         if (kept != loops[i].kept || ahead != loops[i].ahead)
             fail_msg("%s: %d stages keep something, %d items are fetched ahead\n%s", what, kept, ahead,
                      p->kernels[p->n_kernels - 1].source);
-        check_run(&a, p, what);
-        subject_free(&a);
+        add_run(&r, a, p, true, what);
     }
+    check_runs(&r);
     fb_script_free(s);
 }
 
@@ -325,6 +351,7 @@ static void plans_run_as_one_kernel(void **state)
         print_message("# skipped: there is no C++ compiler\n");
         skip();
     }
+    runs r = {0};
     fb_script *s = start();
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
@@ -334,10 +361,10 @@ static void plans_run_as_one_kernel(void **state)
             char what[32];
             fb_program *p = lowered(a.planner, presets[k]);
             snprintf(what, sizeof what, "v%d, %s", i, presets[k]);
-            check_run(&a, p, what);
+            add_run(&r, a, p, k == 1, what);
         }
-        subject_free(&a);
     }
+    check_runs(&r);
     fb_script_free(s);
 }
 
@@ -351,6 +378,7 @@ static void stages_of_unequal_threads(void **state)
     if (!emulation_exists()) skip();
     char path[4096];
     snprintf(path, sizeof path, "%s/scripts/models/lstm.lua", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".");
+    runs r = {0};
     fb_script *s = script_of(path, LIMIT_MS);
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
@@ -361,9 +389,9 @@ static void stages_of_unequal_threads(void **state)
         fb_program *p = lowered(a.planner, "max");
         for (int i = 0; i < 3; i++)
             if (d > 0 && !found(p, has[i])) fail_msg("%s: no stage where %s", dtypes[d], has[i]);
-        check_run(&a, p, dtypes[d]);
-        subject_free(&a);
+        add_run(&r, a, p, true, dtypes[d]);
     }
+    check_runs(&r);
     fb_script_free(s);
 }
 
@@ -375,16 +403,17 @@ static void lora_is_one_kernel(void **state)
     if (!emulation_exists()) skip();
     char path[4096];
     snprintf(path, sizeof path, "%s/scripts/models/lora_network.lua", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".");
+    runs r = {0};
     fb_script *s = script_of(path, LIMIT_MS);
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         json_t *params = fb_json_parse(sizes[i], strlen(sizes[i]), NULL);
         subject a = subject_of(build_variant(s, "lora", params), &m);
-        check_run(&a, lowered(a.planner, "inductor"), sizes[i]);
-        subject_free(&a);
+        add_run(&r, a, lowered(a.planner, "inductor"), true, sizes[i]);
         json_decref(params);
     }
+    check_runs(&r);
     fb_script_free(s);
 }
 

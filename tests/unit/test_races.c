@@ -4,6 +4,7 @@
 #include "unit/emulate_cuda.h"
 #include "unit/race_patterns.h"
 #include "unit/scratch.h"
+#include "unit/turn.h"
 
 #include "base/embedded.h"
 
@@ -508,6 +509,7 @@ static const struct {
     {20, "fb_store(at, total);", "fb_meet<THREADS>();"},
 };
 
+/* With FB_TURN (turn.h) a third of them is run. */
 static void barriers_that_are_missing_are_found(void **state)
 {
     (void)state;
@@ -515,9 +517,14 @@ static void barriers_that_are_missing_are_found(void **state)
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         fb_graph *g = cases[cuts[i].graph].make();
         fb_program *p = lowered(cuts[i].graph, g);
-        char *found = races_without(p, g, cuts[i].text, cuts[i].from);
-        if (!found) fail_msg("%s: no race without %s behind %s", cases[cuts[i].graph].name, cuts[i].from, cuts[i].text);
-        fb_free(found);
+        if (is_our_turn((unsigned)i)) {
+            char *found = races_without(p, g, cuts[i].text, cuts[i].from);
+            if (!found)
+                fail_msg("%s: no race without %s behind %s", cases[cuts[i].graph].name, cuts[i].from, cuts[i].text);
+            fb_free(found);
+        } else {
+            check_cut(p, cuts[i].text, cuts[i].from);
+        }
         fb_program_free(p);
         fb_graph_free(g);
     }
