@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *fb_emit_index(fb_emitter *e, fb_ix at, bool inner)
@@ -442,15 +443,29 @@ static bool is_tested_by_data(const fb_emitter *e, const fb_value *load)
     return false;
 }
 
-/* Is another load behind a test made of the same tensor, a fixed way off? */
+/* How far a load goes at most with a step of the loop that vectors may be made of: the last of rows, or of its space. */
+static int64_t step_of(const fb_emitter *e, const fb_value *load)
+{
+    const fb_space *spaces[] = {&e->section->rows, load->space == FB_NONE ? NULL : &e->section->spaces[load->space]};
+    int64_t most = 0, step;
+    fb_ix rest;
+    for (int i = 0; i < 2; i++) {
+        const fb_space *s = spaces[i];
+        if (s && s->n && fb_ix_stride(e->nest->pool, load->at, s->var[s->n - 1], &step, &rest))
+            most = llabs(step) > most ? llabs(step) : most;
+    }
+    return most;
+}
+
+/* Is another load behind a test made of the same tensor, between this one and its next? */
 static bool has_neighbour(const fb_emitter *e, const fb_value *load)
 {
     const fb_section *s = e->section;
-    int64_t off;
-    for (int i = 0; i < s->n_values; i++) {
+    int64_t off, step = step_of(e, load);
+    for (int i = 0; i < s->n_values && step > 1; i++) {
         const fb_value *v = &s->values[i];
         if (v->kind == FB_VALUE_LOAD && v->when != FB_NONE && v->node == load->node && v->at != load->at &&
-            fb_ix_is_const(e->nest->pool, fb_ix_sub(e->nest->pool, v->at, load->at), &off))
+            fb_ix_is_const(e->nest->pool, fb_ix_sub(e->nest->pool, v->at, load->at), &off) && llabs(off) < step)
             return true;
     }
     return false;
