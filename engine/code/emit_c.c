@@ -825,7 +825,7 @@ static void emit_scatter(loops *l)
     const fb_data_var *row = fb_emit_added_row(l->e->nest->pool, l->s);
     const fb_space *space = s->n_spaces ? &s->spaces[0] : &(fb_space){0};
     int64_t rows = n->shape.dim[0], size = fb_space_points(&s->rows);
-    bool half = n->dtype == FB_F16 || n->dtype == FB_BF16;
+    bool half = fb_dtype_is_half(n->dtype);
     int64_t owners = l->x.owners;
     const char *out = fb_emit_storage(e, s->roots[0].storage);
     pragma_parallel(l, "");

@@ -440,7 +440,7 @@ static bool bias_is_apart(const inductor *w, fb_id sum)
 {
     const fb_deps *d = w->d->planner->deps;
     fb_dtype dtype = w->g->nodes[sum].dtype;
-    if (dtype == FB_F16 || dtype == FB_BF16 || w->d->planner->keep[sum]) return false;
+    if (fb_dtype_is_half(dtype) || w->d->planner->keep[sum]) return false;
     for (int k = d->out_start[sum]; k < d->out_start[sum + 1]; k++) {
         const fb_edge *e = &d->edges[d->out[k]];
         if (e->order_only || !fb_node_is_computed(w->g, e->consumer)) continue; /* a loop: its steps read views */

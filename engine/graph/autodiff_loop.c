@@ -83,7 +83,7 @@ static fb_id cast(fb_tape *t, fb_id a, fb_dtype dtype)
 /* Sums of half-precision values are kept in single precision. */
 static fb_dtype sum_dtype(fb_dtype dtype)
 {
-    return dtype == FB_F16 || dtype == FB_BF16 ? FB_F32 : dtype;
+    return fb_dtype_is_half(dtype) ? FB_F32 : dtype;
 }
 
 static fb_id zeros(fb_tape *t, fb_shape shape, fb_dtype dtype)

@@ -11,6 +11,11 @@ const char *fb_dtype_name(fb_dtype dtype); /* "f32" … */
 bool fb_dtype_parse(const char *name, fb_dtype *out);
 int fb_dtype_size(fb_dtype dtype); /* bytes an element: 4 2 2 8 4 8 1 */
 bool fb_dtype_is_float(fb_dtype dtype);
+/* A float of 16 bits? */
+static inline bool fb_dtype_is_half(fb_dtype dtype)
+{
+    return dtype == FB_F16 || dtype == FB_BF16;
+}
 /* Unit roundoff u of a float dtype (2^-24, 2^-11, 2^-8, 2^-53); 0 for the others. */
 double fb_dtype_roundoff(fb_dtype dtype);
 /* `value` rounded to nearest-even into dtype and back; integers truncate and wrap, bool is value != 0. */
@@ -55,7 +60,7 @@ typedef enum {
     FB_DOMAIN_EXPONENT, /* small */
     FB_DOMAIN_ANGLE,    /* not so large that roundings are whole turns */
     FB_DOMAIN_POSITIVE,
-    FB_DOMAIN_FRACTION, /* less than 1 */
+    FB_DOMAIN_FRACTION,  /* less than 1 */
     FB_DOMAIN_DIVISOR,   /* the second, away from zero */
     FB_DOMAIN_POWER,     /* a positive base, a small exponent */
     FB_DOMAIN_FACTORS,   /* whose product is not out of hand */

@@ -34,7 +34,7 @@ double fb_bound_sum_unit(fb_dtype dtype)
 
 double fb_bound_store_unit(fb_dtype dtype)
 {
-    return dtype == FB_F16 || dtype == FB_BF16 ? fb_bound_unit(dtype) : 0;
+    return fb_dtype_is_half(dtype) ? fb_bound_unit(dtype) : 0;
 }
 
 double fb_bound_tiny(fb_dtype dtype)

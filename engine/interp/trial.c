@@ -217,7 +217,7 @@ static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
     if (s->leaf[slot] || !fb_dtype_is_float(node->dtype)) return false;
     if (cls == FB_CLASS_REDUCTION && !fb_trial_is_extremum(node->op)) return true;
     if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_VIEW) return false;
-    bool half = node->dtype == FB_F16 || node->dtype == FB_BF16;
+    bool half = fb_dtype_is_half(node->dtype);
     bool composed = node->op != FB_OP_MUL && !fb_bound_ends_rounded(node->op);
     if (cls == FB_CLASS_POINTWISE && (half || composed)) return true;
     for (int a = 0; a < node->n_args; a++)

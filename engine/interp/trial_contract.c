@@ -108,7 +108,7 @@ static bool product_open(product *p)
     for (int d = 0; d < p->rank; d++) shared &= p->b_step[d] == 0;
     if (shared && p->a_n == p->batch * p->m * p->k) p->m *= p->batch, p->batch = 1, p->rank = 0;
     p->tf32 = p->node->attrs->precision == FB_PRECISION_TF32 && p->node->dtype == FB_F32;
-    p->cuts = p->tf32 || p->node->dtype == FB_F16 || p->node->dtype == FB_BF16;
+    p->cuts = p->tf32 || fb_dtype_is_half(p->node->dtype);
     return true;
 }
 

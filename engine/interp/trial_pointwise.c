@@ -996,7 +996,7 @@ bool fb_trial_pointwise(fb_trial_eval *e, fb_id id)
     bool exact = is_exact(&j) && !casts_to_whole(&j);
     /* Exact ops hand on f32 as it is, unless they choose; 16-bit values that their operands kept in f32 may be rounded
      * now. */
-    j.settles = !exact || node->dtype == FB_F16 || node->dtype == FB_BF16 || fb_trial_chooses(node->op);
+    j.settles = !exact || fb_dtype_is_half(node->dtype) || fb_trial_chooses(node->op);
     int lanes = exact ? j.operand_lanes : e->s->lanes;
     if (!fb_trial_open(e, id, lanes)) return false;
     int64_t grain = 16 * FB_TRIAL_CHUNK;

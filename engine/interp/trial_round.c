@@ -69,11 +69,6 @@ static inline uint64_t drawn_bits(const fb_rounding *r, const format *f)
     return r->by_rest ? mask & ~(mask >> f->told) : ~mask;
 }
 
-static bool is_half(fb_dtype dtype)
-{
-    return dtype == FB_F16 || dtype == FB_BF16;
-}
-
 /* Lanes that round as devices do: one op on values that are there leaves them no choice. Products of values next to a
  * power of two all lie on the same side of their neighbours, and steps that come to a fixed point are rounded alike
  * again and again, which no draw would guess. Lane 1 is a kernel an op, lane 3 the usual fused kernel; of 16 bits
@@ -82,7 +77,7 @@ enum { AN_OP = 1, FUSED = 3, MULTIPLIED = 6 };
 
 static bool is_multiplied(int lane, fb_dtype dtype)
 {
-    return lane == MULTIPLIED && is_half(dtype);
+    return lane == MULTIPLIED && fb_dtype_is_half(dtype);
 }
 
 static bool is_nearest(int lane, fb_dtype dtype)
@@ -104,7 +99,8 @@ fb_rounding fb_rounding_of(const fb_trial_shared *s, int lane, fb_id node, fb_dt
     /* 16-bit values stay in f32; a product of floats that goes into a fused multiply-add is not rounded at all, and in
      * lanes 2 and 3 never, so that some at least show what that does. */
     bool never = lane == 2 || lane == FUSED;
-    if (!stored && !rounds(s, lane, node, dtype)) r.to = is_half(dtype) ? FB_F32 : flush && !never ? dtype : FB_F64;
+    if (!stored && !rounds(s, lane, node, dtype))
+        r.to = fb_dtype_is_half(dtype) ? FB_F32 : flush && !never ? dtype : FB_F64;
     r.flush = flush && r.to != FB_F16 && r.to != FB_F64;
     /* Devices round to the nearest, so that what is alike in its last bits is all rounded the same way: a column of
      * 16-bit values plus one bias is off by one thing on average. Half of the lanes know that; the others treat alike

@@ -151,7 +151,7 @@ static fb_id reduce(maker *m, fb_op op, fb_id x, int axis, bool keepdim)
 static double ceiling(const maker *m, fb_id x)
 {
     fb_dtype d = at(m, x)->dtype;
-    return d == FB_F16 || d == FB_BF16 ? 60 : 3000;
+    return fb_dtype_is_half(d) ? 60 : 3000;
 }
 
 /* A float whose magnitude is not out of hand. Of a sine of what is beyond all measure roundings decide, and it tells
@@ -1066,7 +1066,7 @@ static fb_id reduced_in_parts(maker *m, const fb_node *n)
     int dim = parting(m, &s, &where);
     bool along = false;
     for (int i = 0; i < n->attrs->n_axes; i++) along |= n->attrs->axes[i] == dim;
-    if (dim == FB_NONE || !along || (n->op == FB_OP_SUM && (n->dtype == FB_F16 || n->dtype == FB_BF16))) return FB_NONE;
+    if (dim == FB_NONE || !along || (n->op == FB_OP_SUM && fb_dtype_is_half(n->dtype))) return FB_NONE;
     fb_id parts[2];
     for (int p = 0; p < 2; p++) {
         fb_id of = part_of(m, n->args[0], dim, p ? where : 0, p ? s.dim[dim] : where);

@@ -418,7 +418,7 @@ static bool fits_generated(fb_builder *b, fb_chain *c)
                                  "`%s` is %s and `%s` %s, and a GPU's chain needs one type for both",
                                  name_of(b, c->link[0].node), fb_dtype_name(g->nodes[c->link[0].node].dtype),
                                  name_of(b, last->node), fb_dtype_name(dtype));
-    if ((dtype == FB_F16 || dtype == FB_BF16) && b->machine->compute_major && b->machine->compute_major < 8)
+    if (fb_dtype_is_half(dtype) && b->machine->compute_major && b->machine->compute_major < 8)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                  "`%s` is a chain of 16-bit operands, which needs compute capability 8.0",
                                  name_of(b, last->node));

@@ -49,11 +49,6 @@ static fb_dtype dtype_of(const fb_nest *nest)
 }
 
 /* Is it a 16-bit type, whose operands go from one product to the next in registers? */
-static bool is_half(fb_dtype d)
-{
-    return d == FB_F16 || d == FB_BF16;
-}
-
 static bool on_tensor_cores(const fb_nest *nest)
 {
     const fb_chain *c = nest->chain;
@@ -61,7 +56,7 @@ static bool on_tensor_cores(const fb_nest *nest)
     bool tf32 = d == FB_F32;
     for (int i = 0; i < c->n_links; i++)
         tf32 &= nest->graph->nodes[c->link[i].node].attrs->precision == FB_PRECISION_TF32;
-    return is_half(d) || tf32;
+    return fb_dtype_is_half(d) || tf32;
 }
 
 /* Each thread's share of the sums of both products, and of the fragments that they are multiplied from. */
@@ -267,8 +262,8 @@ static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *t,
     if (choose_attention(nest, t, size, knob)) return true;
     *t = (fb_chain_tile){.tensor = on_tensor_cores(nest)};
     t->warp_rows = t->tensor ? 16 : 8;
-    t->columns = round_up(last_of(c)->columns, is_half(dtype) ? 16 : 8);
-    if (has_first(c)) t->depth = round_up(c->link[0].depth, is_half(dtype) ? 16 : 8);
+    t->columns = round_up(last_of(c)->columns, fb_dtype_is_half(dtype) ? 16 : 8);
+    if (has_first(c)) t->depth = round_up(c->link[0].depth, fb_dtype_is_half(dtype) ? 16 : 8);
     int most = t->tensor ? MOST_ROWS : MOST_ROWS / 2, least = t->tensor ? LEAST_ROWS : LEAST_ROWS / 2;
     for (t->rows = most; t->rows >= least; t->rows /= 2) {
         t->threads = t->rows / t->warp_rows * nest->target->warp;

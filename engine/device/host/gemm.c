@@ -76,11 +76,6 @@ static bool express(int64_t rows, int64_t cols, int64_t row, int64_t col, operan
     return ld <= INT_MAX;
 }
 
-static bool is_half(fb_dtype d)
-{
-    return d == FB_F16 || d == FB_BF16;
-}
-
 static void choose_how(fb_host_gemm *g, bool may_turn)
 {
     fb_gemm_call *c = &g->call;
@@ -214,7 +209,7 @@ fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_ent
     g->epilogue = epilogue;
     choose_how(g, true);
     choose_blocks(g);
-    if (is_half(call->dtype)) make_wide(g);
+    if (fb_dtype_is_half(call->dtype)) make_wide(g);
     if (h->blas && h->blas->set_num_threads) h->blas->set_num_threads(1);
     return g;
 }
@@ -371,7 +366,7 @@ void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, vo
     const char *first_a = (const char *)(g->turned ? b : a) + call->a_offset * size;
     const char *first_b = (const char *)(g->turned ? a : b) + call->b_offset * size;
     gemm_run r = {.g = g, .a = first_a, .b = first_b, .c = c, .args = args};
-    if (is_half(call->dtype)) {
+    if (fb_dtype_is_half(call->dtype)) {
         widening w = {.g = g, .from = {first_a - g->before[0] * size, first_b - g->before[1] * size}};
         g->host->rt.team(widen_part, &w);
         r.a = (const char *)(g->wide[0] + g->before[0]);
@@ -423,7 +418,7 @@ static bool product_new(fb_host *h, const fb_program *p, const fb_chain_product_
                                   .c_row = call->n};
     choose_how(out->g, false);
     out->buffer[0] = call->a, out->buffer[1] = call->b;
-    for (int i = 0; i < 2 && is_half(call->dtype); i++) {
+    for (int i = 0; i < 2 && fb_dtype_is_half(call->dtype); i++) {
         if (out->buffer[i] == FB_NONE) continue;
         out->extent[i] = p->buffers[out->buffer[i]].elements;
         out->wide[i] = fb_alloc(((size_t)out->extent[i] + 1) * sizeof(float));
