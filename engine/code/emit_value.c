@@ -160,7 +160,7 @@ static const char *resolve_spelling(fb_emitter *e, const char *spelling, const f
     fb_str s = {0};
     for (const char *p = spelling; *p; p++) {
         if (*p == '$' && (p[1] == 'f' || p[1] == 'h')) {
-            bool half = dtype == FB_F16 || dtype == FB_BF16;
+            bool half = fb_dtype_is_half(dtype);
             fb_str_add(&s, dtype == FB_F64 ? "" : half && p[1] == 'h' ? "h" : "f");
             p++;
         } else if (*p == '$' && (p[1] == 'v' || p[1] == 'w')) {
@@ -281,7 +281,7 @@ static const char *random_element(fb_emitter *e, const fb_value *v)
     const char *element = fb_arena_printf(e->arena, "%s(fb_splitmix64(%" PRIu64 "u), %s, %s, %s)", functions[at->dist],
                                           at->seed, fb_emit_index(e, v->at, false), low, high);
     /* a source is rounded to its dtype, as one in memory would be */
-    if ((v->dtype == FB_F16 || v->dtype == FB_BF16) && bounds == FB_F64)
+    if (fb_dtype_is_half(v->dtype) && bounds == FB_F64)
         element = fb_arena_printf(e->arena, "fb_odd_float(%s)", element);
     element = fb_emit_spell(e, e->spell->type[v->dtype].to, &element, 1);
     element = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
@@ -486,16 +486,14 @@ static bool load_ahead(fb_emitter *e, fb_val v)
     const fb_value *x = &e->section->values[v];
     if (!e->spell->loads_ahead || x->kind != FB_VALUE_LOAD || x->when == FB_NONE || x->table != FB_NONE) return false;
     const fb_emit_arg *arg = find_arg(e, x->node);
-    fb_ix moving, rest = fb_ix_sub(e->nest->pool, x->at, fb_ix_const(e->nest->pool, arg->shift));
+    fb_ix at = fb_ix_sub(e->nest->pool, x->at, fb_ix_const(e->nest->pool, arg->shift)), moving, rest = at;
     const char *tests = all_tests(e, x->when), *element;
     if (!tests || arg->written) return false;
     if (!is_tested_by_data(e, x) && !is_joined(e, x) && moves_apart(e, x, &moving, &rest))
         element = fb_arena_printf(e->arena, "%s[(%s ? %s : 0) + %s]", arg->name, tests, fb_emit_index(e, rest, false),
                                   fb_emit_index(e, moving, false));
     else if (may_be_grouped(e, x))
-        element = fb_arena_printf(
-            e->arena, "%s[%s ? %s : 0]", arg->name, tests,
-            fb_emit_index(e, fb_ix_sub(e->nest->pool, x->at, fb_ix_const(e->nest->pool, arg->shift)), false));
+        element = fb_arena_printf(e->arena, "%s[%s ? %s : 0]", arg->name, tests, fb_emit_index(e, at, false));
     else
         return false;
     fb_emit(e, "%s %s = %s;", e->spell->type[x->dtype].value, e->names[v],

@@ -398,12 +398,11 @@ static void set_operand(const fb_lowering *l, const fb_contraction *c, int arg, 
         call->b_offset = offset, call->b_row = row, call->b_col = col, call->b_batch = batch;
 }
 
-/* A batch over one right-hand side whose left-hand rows follow each other is one tall matrix, unless they go backwards, or
- * lie in each other as windows do. */
+/* A batch over one right-hand side whose left-hand rows follow each other is one tall matrix. */
 static void fold_batch(fb_gemm_call *c)
 {
-    if (c->batch == 1 || FB_MUTATE(16, c->b_batch != 0, false) || c->a_batch != c->m * c->a_row) return;
-    if (!fb_storage_is_matrix(c->batch * c->m, c->k, c->a_row, c->a_col)) return;
+    if (c->batch == 1 || FB_MUTATE(16, c->b_batch != 0, false)) return;
+    if (!fb_storage_is_one(c->batch, c->m, c->k, c->a_row, c->a_col, c->a_batch)) return;
     if (c->addend != FB_NONE && c->addend_batch != c->m * c->addend_row) return;
     c->m *= c->batch;
     c->batch = 1;

@@ -32,6 +32,11 @@ bool fb_storage_is_matrix(int64_t rows, int64_t cols, int64_t r, int64_t c)
     return (c == 1 && r >= cols) || (r == 1 && c >= rows);
 }
 
+bool fb_storage_is_one(int64_t batch, int64_t rows, int64_t cols, int64_t row, int64_t col, int64_t step)
+{
+    return step == rows * row && fb_storage_is_matrix(batch * rows, cols, row, col);
+}
+
 static bool blas_matrix(const fb_shape *s, const int64_t *stride)
 {
     return fb_storage_is_matrix(s->dim[s->rank - 2], s->dim[s->rank - 1], stride[s->rank - 2], stride[s->rank - 1]);
@@ -82,10 +87,10 @@ bool fb_storage_is_tall(const fb_graph *g, fb_id product)
     fb_storage_operand(g, product, 1, strides);
     if (fb_storage_batch_stride(&n->shape, b, strides) != 0) return false;
     fb_storage_operand(g, product, 0, strides);
-    int64_t rows = a->dim[a->rank - 2], row = strides[a->rank - 2], batch = 1;
+    int64_t batch = 1;
     for (int d = 0; d < n->shape.rank - 2; d++) batch *= n->shape.dim[d];
-    return fb_storage_batch_stride(&n->shape, a, strides) == rows * row &&
-           fb_storage_is_matrix(batch * rows, a->dim[a->rank - 1], row, strides[a->rank - 1]);
+    return fb_storage_is_one(batch, a->dim[a->rank - 2], a->dim[a->rank - 1], strides[a->rank - 2],
+                             strides[a->rank - 1], fb_storage_batch_stride(&n->shape, a, strides));
 }
 
 /* ---- the order ---- */

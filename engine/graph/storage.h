@@ -29,6 +29,9 @@ fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int
 /* A matrix that BLAS takes, of these extents and strides (in elements): one of the strides is 1 and the other steps over
  * whole lines. */
 bool fb_storage_is_matrix(int64_t rows, int64_t cols, int64_t row, int64_t col);
+/* Do `batch` such matrices, `step` elements from one to the next, follow each other as one, `batch` times as tall? Not where
+ * rows go backwards, or lie in each other as windows do. */
+bool fb_storage_is_one(int64_t batch, int64_t rows, int64_t cols, int64_t row, int64_t col, int64_t step);
 /* The one stride from batch to batch of an operand that is not uneven; 0: all of them read the same. */
 int64_t fb_storage_batch_stride(const fb_shape *result, const fb_shape *operand, const int64_t *strides);
 /* Do all batches read one right operand, and their left rows follow each other? Then they are one matrix. */

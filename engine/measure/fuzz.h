@@ -113,11 +113,11 @@ enum { FB_FUZZ_HAZY = 4 };
 typedef struct {
     struct {
         uint64_t seed;
-        int64_t elements, undecided;
-    } at[FB_FUZZ_HAZY]; /* undecided 0: no more */
+        int64_t undecided; /* 0: no more */
+    } at[FB_FUZZ_HAZY];
 } fb_fuzz_hazy;
 
-void fb_fuzz_hazy_add(fb_fuzz_hazy *h, uint64_t seed, int64_t elements, int64_t undecided);
+void fb_fuzz_hazy_add(fb_fuzz_hazy *h, uint64_t seed, int64_t undecided);
 
 /* What a process that runs rounds tells the one that watches it, through shared memory. */
 typedef struct {

@@ -564,24 +564,24 @@ static void make(round_state *s, int i, uint64_t seed, int plans, int only)
     s->board->graphs++;
 }
 
-void fb_fuzz_hazy_add(fb_fuzz_hazy *h, uint64_t seed, int64_t elements, int64_t undecided)
+void fb_fuzz_hazy_add(fb_fuzz_hazy *h, uint64_t seed, int64_t undecided)
 {
     int at = 0;
     while (at < FB_FUZZ_HAZY && h->at[at].undecided >= undecided) at++;
     if (at == FB_FUZZ_HAZY || !undecided) return;
     memmove(h->at + at + 1, h->at + at, (size_t)(FB_FUZZ_HAZY - 1 - at) * sizeof h->at[0]);
-    h->at[at].seed = seed, h->at[at].elements = elements, h->at[at].undecided = undecided;
+    h->at[at].seed = seed, h->at[at].undecided = undecided;
 }
 
 static void account(round_state *s)
 {
-    int64_t elements = 0, undecided = 0; /* of a graph, whose plans are neighbours */
+    int64_t undecided = 0; /* of a graph, whose plans are neighbours */
     for (int i = 0; i < s->cases.n; i++) {
         const fb_fuzz_result *r = &s->cases.at[i].result;
-        elements += r->elements, undecided += r->undecided;
+        undecided += r->undecided;
         if (i + 1 == s->cases.n || s->names.at[i + 1].seed != s->names.at[i].seed) {
-            fb_fuzz_hazy_add(&s->board->hazy, s->names.at[i].seed, elements, undecided);
-            elements = undecided = 0;
+            fb_fuzz_hazy_add(&s->board->hazy, s->names.at[i].seed, undecided);
+            undecided = 0;
         }
         s->board->plans++;
         s->board->refused += r->kind == FB_FUZZ_REFUSED;

@@ -142,8 +142,7 @@ static void add_board(fb_fuzz_totals *t, const fb_fuzz_board *b)
     t->graphs += b->graphs, t->plans += b->plans, t->refused += b->refused;
     t->elements += b->elements, t->undecided += b->undecided, t->open += b->open;
     t->kernels += b->kernels, t->kernel_elements += b->kernel_elements, t->kernel_undecided += b->kernel_undecided;
-    for (int i = 0; i < FB_FUZZ_HAZY; i++)
-        fb_fuzz_hazy_add(&t->hazy, b->hazy.at[i].seed, b->hazy.at[i].elements, b->hazy.at[i].undecided);
+    for (int i = 0; i < FB_FUZZ_HAZY; i++) fb_fuzz_hazy_add(&t->hazy, b->hazy.at[i].seed, b->hazy.at[i].undecided);
 }
 
 static double seconds(const state *st)

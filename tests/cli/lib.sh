@@ -42,13 +42,18 @@ once() {
     exit 0
 }
 
+# our_round NUMBER: of a third of a third, another one when all have had their turn.
+our_round() {
+    [ -z "${FB_TURN:-}" ] || [ -n "${FB_FULL:-}" ] || [ $((($1 + FB_TURN / 3) % 3)) -eq 0 ]
+}
+
 # our_turn NUMBER: whether this part of a sweep is to be run. FB_TURN says which third, and three numbers in a row are the
 # whole; without it, or with FB_FULL, all are (unit/turn.h is the same for programs).
 our_turn() {
     if [ -z "${FB_TURN:-}" ] || [ -n "${FB_FULL:-}" ]; then return 0; fi
     [ $((($1 + FB_TURN) % 3)) -eq 0 ] || return 1
     # Sanitizers look at what all parts have in common: for them a third of that third.
-    ! sanitized || [ $((($1 / 3 + FB_TURN / 3) % 3)) -eq 0 ]
+    ! sanitized || our_round $(($1 / 3))
 }
 
 fb() {

@@ -67,11 +67,6 @@ exec ${CC:-cc} "\$@" -O1
 END
 chmod +x lightly-cc
 
-# Whether that is so of a number whose turn it is; never of what is run under sanitizers, too: they find it compiled.
-lightly() {
-    [ -n "${FB_TURN:-}" ] && [ -z "${FB_FULL:-}" ] && [ $((($1 / 3 + FB_TURN / 3) % 3)) -ne 0 ]
-}
-
 of_preset() {
     grep -Ec "^[^ ]+ ([^ ]*:)?$1(@host)?:" out
 }
@@ -79,7 +74,8 @@ of_preset() {
 # One line of check is "✓ variant:plan: …" or "✗ variant:plan: why".
 check() { # NUMBER SCRIPT LABEL SWITCH…
     script=$2 label=$3 compiler=${CC:-cc}
-    ! lightly "$1" || compiler=$work/lightly-cc
+    # never what is run under sanitizers, too: they find it compiled
+    our_round $(($1 / 3)) || compiler=$work/lightly-cc
     shift 3
     : >out
     CC=$compiler timeout "$limit" "$FUSEBOX" check "$script" --device host "$@" >out 2>err </dev/null

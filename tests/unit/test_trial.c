@@ -529,7 +529,8 @@ static void test_some_lanes_round_to_the_nearest(void **state)
             }
             lanes += same;
         }
-        if (lanes != (dtypes[d] == FB_F32 ? 2 : 3)) fail_msg("%s: %d lanes round to the nearest", fb_dtype_name(dtypes[d]), lanes);
+        if (lanes != (dtypes[d] == FB_F32 ? 2 : 3))
+            fail_msg("%s: %d lanes round to the nearest", fb_dtype_name(dtypes[d]), lanes);
         trials_free(t);
         rig_free(&r);
     }

@@ -159,9 +159,10 @@ static int fuzz_main(const fb_command *me, int argc, char **argv)
         (long long)t.elements, percent(t.undecided, t.elements), percent(t.open, t.elements), (long long)t.kernels,
         percent(t.kernel_undecided, t.kernel_elements), t.seconds, t.seconds > 0 ? (double)t.plans / t.seconds : 0);
     for (int i = 0; i < FB_FUZZ_HAZY && t.hazy.at[i].undecided; i++)
-        fb_str_addf(&line, "%s seed %llu %.2f %% of all elements%s", i ? "," : "  undecided most:",
-                    (unsigned long long)t.hazy.at[i].seed, percent(t.hazy.at[i].undecided, t.elements),
-                    i + 1 < FB_FUZZ_HAZY && t.hazy.at[i + 1].undecided ? "" : "\n");
+        fb_str_addf(&line, "%s seed %llu %.2f %% of all elements",
+                    i ? "," : "  undecided most:", (unsigned long long)t.hazy.at[i].seed,
+                    percent(t.hazy.at[i].undecided, t.elements));
+    if (t.undecided) fb_str_add(&line, "\n");
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", 70, "");
     fb_put(stdout, line.text);
     if (o.coverage) fb_put(stdout, fb_str_get(o.coverage));
