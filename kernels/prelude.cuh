@@ -109,6 +109,10 @@ FB_DEVICE float fb_long_over(float x, const fb_long_divisor &d)
 
 // ---- functions that CUDA has not -----------------------------------------------------------------------------------
 
+// Not fabsf: ptxas 13.0 takes what abs.f32 gives for a number, and fabsf(x) + 0.5f > 0.1f holds there for a NaN as well.
+FB_DEVICE float fb_absf(float x) { return __int_as_float(__float_as_int(x) & 0x7fffffff); }
+FB_DEVICE double fb_abs(double x) { return fabs(x); }
+
 FB_DEVICE float fb_sigmoidf(float x) { return fb_reciprocal_near(1.0f + expf(-x)); } // 0 where e^-x is too large
 
 FB_DEVICE double fb_sigmoid(double x)

@@ -82,9 +82,10 @@ void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
     fb_trial_free_columns(c->columns);
     fb_free(c->alike);
     fb_free(c->taken);
+    fb_free(c->summed);
     fb_free(c->margins);
     c->columns = NULL;
-    c->alike = c->taken = NULL;
+    c->alike = c->taken = c->summed = NULL;
     c->margins = NULL;
     if (c->borrowed) {
         fb_free(c);
@@ -132,6 +133,11 @@ float *fb_trial_alike(fb_trial_value *v)
 float *fb_trial_taken(fb_trial_value *v)
 {
     return plane(&v->cells->taken, v->n);
+}
+
+float *fb_trial_summed(fb_trial_value *v)
+{
+    return plane(&v->cells->summed, v->n);
 }
 
 double *fb_trial_margins(fb_trial_value *v)

@@ -65,6 +65,7 @@ typedef struct fb_cells {
     fb_columns *columns; /* may be NULL */
     float *alike;        /* of sums, an element each: how many terms are nearly equal; NULL: nowhere all of them */
     float *taken;        /* of sums of s->again, an element each: how large the product in it is; NULL */
+    float *summed;       /* of sums of s->apart, an element each: how large what was added up is; NULL */
     double *margins;     /* of what comparisons decided, an element each: how many spreads from where it turns; NULL */
     struct fb_cells *next;
     union {
@@ -181,8 +182,9 @@ void fb_trial_for(const fb_trial_eval *e, int64_t n, int64_t grain, void (*fn)(v
 /* Gives the value's cells room for `alike`, all 0. */
 float *fb_trial_alike(fb_trial_value *v);
 
-/* The same for `taken`. */
+/* The same for `taken`, and for `summed`. */
 float *fb_trial_taken(fb_trial_value *v);
+float *fb_trial_summed(fb_trial_value *v);
 /* Gives the value's cells room for `margins`, all infinite: certain. */
 double *fb_trial_margins(fb_trial_value *v);
 /* Margins as a value of one lane beside `of`, which has them; lives as long as `cells` and those of `of`. */

@@ -80,17 +80,20 @@ typedef struct {
     reader args[3];
     bool f64; /* evaluated in doubles; else in int64_t */
     bool result_float;
-    int operand_lanes;        /* 1: of exact operands */
-    bool settles;             /* lanes must be rounded */
-    const float *alike[2];    /* … of two products that are added up: of their terms; NULL */
-    bool reorders[2];         /* … a sum that holds a product, and that may take this one's other operand first */
-    atomic_bool *lost;        /* some value does not fit into the integers that it is cast to */
-    float *taken;             /* of the result, which takes in a product: how large that is; NULL */
-    const float *taken_of[2]; /* of operands, which a kernel may compute anew for this node; NULL */
-    bool apart[2];            /* … an operand that was rounded otherwise for others */
-    bool adds;                /* two operands, or takes one from the other */
-    reader near[3];           /* margins of operands that have them; x is NULL where they have none */
-    double *margins;          /* of the result; NULL */
+    int operand_lanes;         /* 1: of exact operands */
+    bool settles;              /* lanes must be rounded */
+    const float *alike[2];     /* … of two products that are added up: of their terms; NULL */
+    bool reorders[2];          /* … a sum that holds a product, and that may take this one's other operand first */
+    atomic_bool *lost;         /* some value does not fit into the integers that it is cast to */
+    float *taken;              /* of the result, which takes in a product: how large that is; NULL */
+    const float *taken_of[2];  /* of operands, which a kernel may compute anew for this node; NULL */
+    bool apart[2];             /* … an operand that was rounded otherwise for others */
+    const float *summed_of[2]; /* … and how large what it was added up of is; NULL: it is no sum */
+    float *summed;             /* of the result, which is such an operand of others */
+    bool adds;                 /* two operands, or takes one from the other */
+    bool wide[2];              /* … in f64, an operand that is a product */
+    reader near[3];            /* margins of operands that have them; x is NULL where they have none */
+    double *margins;           /* of the result; NULL */
 } job;
 
 /* One chunk in all lanes. */
@@ -306,19 +309,28 @@ static void decide_steps(const job *j, chunk *c, int n)
     }
 }
 
-/* a mod b jumps where a / b is whole: from next to b down to nothing. */
+/* a mod b jumps where a / b is whole: from next to b down to nothing. Where roundings may make a 0 of b, it is no number
+ * in half of the lanes. */
 static void decide_remainders(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes;
     const double *quotients[FB_LANES];
+    double divisors[FB_TRIAL_CHUNK];
     for (int l = 0; l < lanes; l++) {
         double *q = (double *)c->room[2][l];
         for (int k = 0; k < n; k++) q[k] = c->x[0][l][k] / c->x[1][l][k];
         quotients[l] = q;
     }
     spread_of(lanes, n, quotients, c->spread);
+    spread_of(lanes, n, c->x[1], divisors);
     for (int k = 0; k < n; k++) {
         double q = quotients[0][k], whole = nearbyint(q);
+        if (is_open(fabs(c->x[1][0][k]), divisors[k])) {
+            uint32_t draw = decision_draw(j, c->x[1][0][k]);
+            for (int l = 1; l < lanes; l++)
+                if (fb_trial_takes(l, draw)) c->y[l][k] = NAN;
+            continue;
+        }
         if (!is_open(fabs(q - whole), c->spread[k])) continue;
         uint32_t draw = step_draw(j, c, k, q);
         for (int l = 1; l < lanes; l++) {
@@ -788,16 +800,22 @@ static void open_again(job *j)
     if (s->again[s->slot[j->id]] && v->lanes > 1) j->taken = fb_trial_taken(v);
     j->adds = j->node->op == FB_OP_ADD || j->node->op == FB_OP_SUB;
     if (!j->adds && turns[j->node->op].how != FB_TURN_COMPARISON) return;
+    if (j->adds && s->apart[s->slot[j->id]] && v->lanes > 1) j->summed = fb_trial_summed(v);
     for (int a = 0; a < 2; a++) {
         const fb_trial_value *x = fb_trial_at(j->e, j->node->args[a]);
-        if (j->adds && x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken;
-        j->apart[a] = x->lanes > 1 && s->apart[s->slot[j->node->args[a]]];
+        if (j->adds && x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken, j->summed_of[a] = x->cells->summed;
+        int slot = s->slot[j->node->args[a]];
+        j->apart[a] = x->lanes > 1 && s->apart[slot];
+        j->wide[a] = j->adds && j->node->dtype == FB_F64 && x->lanes > 1 && slot >= 0 && !s->leaf[slot] &&
+                     s->g->nodes[j->node->args[a]].op == FB_OP_MUL;
     }
 }
 
-/* The products in a sum, for those who read it. */
-static void note_taken(const job *j, const chunk *c, int64_t at, int n)
+/* The products in a sum, and how large what it adds up is, for those who read it. */
+static void note_sum(const job *j, const chunk *c, int64_t at, int n)
 {
+    for (int a = 0; a < 2 && j->summed; a++)
+        for (int k = 0; k < n; k++) j->summed[at + k] = fmaxf(j->summed[at + k], (float)fabs(c->x[a][0][k]));
     for (int a = 0; a < 2 && j->taken; a++) {
         int slot = j->e->s->slot[j->node->args[a]];
         for (int k = 0; k < n && slot >= 0 && j->e->s->fused[slot]; k++)
@@ -820,14 +838,28 @@ static void add_again(const job *j, const chunk *c, int lane, int64_t at, int n,
     }
 }
 
+/* A fused multiply-add takes a product in before it is rounded. In f32 lanes hold such products; of f64 none can, and what
+ * is left of one where it meets what was made of its rounded value, as in x · y - amax(x · y), is added here. Where lanes
+ * are all the same the product was exact. */
+static void add_wide(const job *j, const chunk *c, int lane, int n, double *y)
+{
+    uint64_t key = fb_trial_key(j->e->s, lane, j->id, FB_DRAW_PLACE);
+    for (int a = 0; a < 2 && lane > 1 && lane != 3; a++) {
+        for (int k = 0; j->wide[a] && k < n; k++) {
+            double x = c->x[a][0][k], lost = 0x1p-53 * fabs(x);
+            if (c->x[a][lane][k] != x && isfinite(lost)) y[k] += fb_trial_swing(fb_trial_bits(c->y[0][k]), key) * lost;
+        }
+    }
+}
+
 /* tanh(x) - mean(tanh(x)): the kernel of the mean may have kept more of x than the one that reads it to compute its tanh
  * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum reads what it adds as it may
  * have been rounded, whatever the lane has for others. No lane is further off by that than one was before: what a chain of
  * residuals adds up does not grow. What lies far apart was turned by a decision, which all readers see. */
-static void read_apart(const job *j, chunk *c, int lanes, int n)
+static void read_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     enum { FIRST = 7 };
-    static const double far = 0x1p-4; /* of the value */
+    static const double far = 0x1p-4; /* of the value, or of what it was added up of: little may be left of that */
     for (int a = 0; a < 2; a++) {
         if (!j->apart[a]) continue;
         spread_of(lanes, n, c->x[a], c->spread);
@@ -836,7 +868,8 @@ static void read_apart(const job *j, chunk *c, int lanes, int n)
             double *to = c->converted[a][l];
             for (int k = 0; k < n; k++) {
                 double x = c->x[a][0][k], off = fb_trial_swing(fb_trial_bits(x), key) * c->spread[k];
-                bool near = c->spread[k] <= far * fabs(x) && isfinite(c->x[a][l][k]);
+                double size = j->summed_of[a] ? fmax(fabs(x), (double)j->summed_of[a][at + k]) : fabs(x);
+                bool near = c->spread[k] <= far * size && isfinite(c->x[a][l][k]);
                 to[k] = near ? x + off : c->x[a][l][k];
             }
             c->x[a][l] = to;
@@ -863,7 +896,7 @@ static void store_lane(const job *j, int lane, int64_t at, int n, const double *
 static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     bool differ = j->operand_lanes > 1;
-    if (differ && j->adds) read_apart(j, c, lanes, n);
+    if (differ && j->adds) read_apart(j, c, lanes, at, n);
     compute(j, c, 0, n, c->y[0]);
     bool near =
         differ && j->result_float && fb_trial_near(j->node->op, j->node->attrs, n, lanes, c->x[0], c->y[0], c->y);
@@ -876,8 +909,9 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
         add_alike(j, c, l, at, n, c->y[l]);
         add_reordered(j, c, l, n, c->y[l]);
         add_again(j, c, l, at, n, c->y[l]);
+        add_wide(j, c, l, n, c->y[l]);
     }
-    note_taken(j, c, at, n);
+    note_sum(j, c, at, n);
     if (differ && lanes > 1) {
         decide(j, c, at, n);
         lead_across(j, c, at, n);

@@ -188,7 +188,7 @@ static void test_means_whose_sums_overflow_are_open(void **state)
     rig_free(&r);
 }
 
-/* Nothing but roundings is left of x·y - y·x: who divides by it may divide by 0. */
+/* Nothing but roundings is left of x·y - y·x: who divides by it may divide by 0, for a quotient or for a remainder. */
 static void test_poles_in_reach_are_open(void **state)
 {
     (void)state;
@@ -197,12 +197,12 @@ static void test_poles_in_reach_are_open(void **state)
     fb_id small = add2(&r, FB_OP_SUB, add2(&r, FB_OP_ADD, add2(&r, FB_OP_ADD, x, y), x),
                        add2(&r, FB_OP_ADD, y, add2(&r, FB_OP_ADD, x, x)));
     fb_id want[] = {add2(&r, FB_OP_DIV, x, small), add1(&r, FB_OP_LOG, add1(&r, FB_OP_ABS, small)),
-                    add2(&r, FB_OP_DIV, x, y)};
-    trials *t = try_all(&r, want, 3);
+                    add2(&r, FB_OP_DIV, x, y), add2(&r, FB_OP_REMAINDER, x, small)};
+    trials *t = try_all(&r, want, 4);
     for (int64_t k = 0; k < 100; k++) {
-        bool open = false;
-        for (int l = 1; l <= FB_TRIALS; l++) open |= !isfinite(t->at[1].v[l][k]);
-        assert_true(open);
+        int open = 0, none = 0;
+        for (int l = 1; l <= FB_TRIALS; l++) open += !isfinite(t->at[1].v[l][k]), none += isnan(t->at[3].v[l][k]);
+        assert_true(open > 0 && none > 0);
         assert_true(isfinite(t->at[2].v[1][k]) && isfinite(t->at[2].v[2][k]));
     }
     trials_free(t);
@@ -2039,10 +2039,56 @@ static void test_sums_computed_again(void **state)
     rig_free(&r);
 }
 
+/* The same in f64, where no lane holds the product as a fused multiply-add takes it in. Products that are exact leave
+ * nothing. */
+static void test_products_taken_in_by_doubles(void **state)
+{
+    (void)state;
+    enum { N = 512 };
+    static double x[N], m[N];
+    rig r = rig_new();
+    for (int k = 0; k < N; k++) {
+        x[k] = k % 2 ? (double)k : fb_rng_uniform(fb_rng_bits(1, (uint64_t)k), 20, 60);
+        m[k] = x[k] * 30;
+    }
+    fb_id thirty = add(&r, FB_OP_CONST, &(fb_attrs){.dtype = FB_F64, .value = 30}, 0, NULL);
+    fb_id z =
+        add2(&r, FB_OP_SUB, add2(&r, FB_OP_MUL, data(&r, FB_F64, SHAPE(N), x), thirty), data(&r, FB_F64, SHAPE(N), m));
+    trials *t = try_all(&r, &z, 1);
+    for (int k = 0; k < N; k++) {
+        double rest = fma(x[k], 30, -m[k]), spread = spread_at(t, 0, k);
+        assert_true(t->at[0].v[0][k] == 0 && fabs(rest) <= FB_TRIAL_CHANCE * spread && spread <= 0x1p-51 * m[k]);
+        if (k % 2) assert_true(spread == 0);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* Of d = x - mean(x), with a mean for each that reads it, the largest is taken away twice: from what a kernel computes
+ * anew something is left, though in exact numbers the largest of d - amax(d) is 0. */
+static void test_little_that_is_left_may_be_apart(void **state)
+{
+    (void)state;
+    enum { ROWS = 200, N = 4 };
+    rig r = rig_new();
+    fb_attrs along = {.n_axes = 1, .axes = {1}, .keepdim = true};
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(ROWS, N));
+    fb_id d = add2(&r, FB_OP_SUB, x, add(&r, FB_OP_MEAN, &along, 1, &x));
+    fb_id e = add2(&r, FB_OP_SUB, d, add(&r, FB_OP_AMAX, &along, 1, &d));
+    fb_id f = add2(&r, FB_OP_SUB, e, add(&r, FB_OP_AMAX, &along, 1, &e));
+    trials *t = try_all(&r, &f, 1);
+    for (int k = 0; k < ROWS * N; k++)
+        if (t->at[0].v[0][k] == 0) assert_true(spread_at(t, 0, k) > 0 && spread_at(t, 0, k) < 0x1p-19);
+    trials_free(t);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_computed_again),
+        cmocka_unit_test(test_products_taken_in_by_doubles),
+        cmocka_unit_test(test_little_that_is_left_may_be_apart),
         cmocka_unit_test(test_exact_ops_have_no_spread),
         cmocka_unit_test(test_inexact_ops_spread),
         cmocka_unit_test(test_lanes_round_to_a_neighbour),
