@@ -1220,7 +1220,7 @@ static void *work(void *ctx)
     }
 }
 
-/* BLAS gets the threads that blocks leave to it. */
+/* BLAS runs in the thread that asks it: products are shared out here (trial_contract.c). */
 static void run_all(run *r)
 {
     int threads = fb_trial_threads(r->s->o), started = 0;
@@ -1232,7 +1232,7 @@ static void run_all(run *r)
         workers[t].r = r;
         fb_trial_eval_open(&workers[t].e, r->s, t);
     }
-    if (before) blas->set_num_threads(threads);
+    if (before) blas->set_num_threads(1);
     workers[0].e.workers = threads;
     bool ok = reduce_long_rows(r, &workers[0].e);
     fb_trial_empty_pool(&workers[0].e);
@@ -1249,7 +1249,6 @@ static void run_all(run *r)
     fb_trial_empty_pool(&workers[0].e);
     atomic_store(&r->next, r->n_serial);
     if (ok && r->n_tasks > r->n_serial) {
-        if (before) blas->set_num_threads(1);
         while (started < threads - 1 && pthread_create(&ids[started], NULL, work, &workers[started + 1]) == 0)
             started++;
         work(&workers[0]);

@@ -37,17 +37,6 @@ typedef struct {
     atomic_bool spreads;
 } product;
 
-static void multiply(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c)
-{
-    const fb_blas *blas = m <= INT_MAX && n <= INT_MAX && k <= INT_MAX ? fb_blas_get(NULL) : NULL;
-    if (m == 0 || n == 0) return;
-    if (!blas || k == 0)
-        fb_matmul_plain(m, n, k, a, b, c);
-    else
-        blas->dgemm(FB_BLAS_ROW_MAJOR, FB_BLAS_NO_TRANS, FB_BLAS_NO_TRANS, (int)m, (int)n, (int)k, 1, a, (int)k, b,
-                    (int)n, 0, c, (int)n);
-}
-
 static int64_t batch_at(const product *p, const int64_t *steps, int64_t at)
 {
     int64_t which = 0;
@@ -112,12 +101,56 @@ static bool product_open(product *p)
     return true;
 }
 
-static void multiply_batch(const product *p, const double *a, const double *b, double *c)
+/* ---- products ---- */
+
+/* A product is cut into tiles by its shape alone, so that threads and blocks do not show in it; threads take tiles. The
+ * library's own threads would wait for each other at every product by asking the system for something else to do, which
+ * takes the cores from whoever computes beside them. */
+typedef struct {
+    const fb_blas *blas; /* NULL: a plain loop */
+    int64_t m, n, k, rows, columns;
+    const product *of;
+    const double *a, *b;
+    double *c;
+} tiled;
+
+static void multiply_tile(const tiled *t, int64_t matrix, int64_t row, int64_t column)
 {
-    for (int64_t i = 0; i < p->batch; i++) {
-        multiply(p->m, p->n, p->k, a + batch_at(p, p->a_step, i) * p->m * p->k,
-                 b + batch_at(p, p->b_step, i) * p->k * p->n, c + i * p->m * p->n);
+    const product *p = t->of;
+    int64_t m = t->m - row < t->rows ? t->m - row : t->rows,
+            n = t->n - column < t->columns ? t->n - column : t->columns;
+    const double *a = t->a + batch_at(p, p->a_step, matrix) * t->m * t->k + row * t->k;
+    const double *b = t->b + batch_at(p, p->b_step, matrix) * t->k * t->n + column;
+    double *c = t->c + (matrix * t->m + row) * t->n + column;
+    if (t->blas)
+        t->blas->dgemm(FB_BLAS_ROW_MAJOR, FB_BLAS_NO_TRANS, FB_BLAS_NO_TRANS, (int)m, (int)n, (int)t->k, 1, a,
+                       (int)t->k, b, (int)t->n, 0, c, (int)t->n);
+    else
+        fb_matmul_plain(m, n, t->k, a, b, c);
+}
+
+static void multiply_tiles(void *ctx, int64_t first, int64_t last)
+{
+    const tiled *t = ctx;
+    int64_t across = (t->n + t->columns - 1) / t->columns, of_matrix = (t->m + t->rows - 1) / t->rows * across;
+    for (int64_t k = first; k < last; k++) {
+        int64_t tile = k % of_matrix;
+        multiply_tile(t, k / of_matrix, tile / across * t->rows, tile % across * t->columns);
     }
+}
+
+/* All matrices of a batch; `times` as many rows where lanes lie behind each other in one matrix. */
+static void multiply(const product *p, int64_t times, const double *a, const double *b, double *c)
+{
+    enum { ROWS = 256, COLUMNS = 512, WORTH = 1 << 20 }; /* multiplications that a thread is started for */
+    tiled t = {
+        .m = p->m * times, .n = p->n, .k = p->k, .rows = ROWS, .columns = COLUMNS, .of = p, .a = a, .b = b, .c = c};
+    if (t.m == 0 || t.n == 0) return;
+    if (t.n <= INT_MAX && t.k <= INT_MAX && t.k > 0) t.blas = fb_blas_get(NULL);
+    if (!t.blas) t.columns = t.n;
+    int64_t tiles = p->batch * ((t.m + t.rows - 1) / t.rows) * ((t.n + t.columns - 1) / t.columns);
+    int64_t m = t.m < t.rows ? t.m : t.rows, n = t.n < t.columns ? t.n : t.columns;
+    fb_trial_for(p->e, tiles, 1 + WORTH / (m * n * (t.k + 1)), multiply_tiles, &t);
 }
 
 /* What of the operands is needed for the sizes of errors: norms, and how low their bits go. */
@@ -571,7 +604,7 @@ static bool tf32_lanes(product *p, bool cut, fb_cells *c)
         if (differ || l <= 2) {
             round_tf32(p->a_n, p->left[p->a_lanes > 1 ? l : 0], cut, room->at.f);
             round_tf32(p->b_n, p->right[p->b_lanes > 1 ? l : 0], cut, room->at.f + p->a_n);
-            multiply_batch(p, room->at.f, room->at.f + p->a_n, c->at.f);
+            multiply(p, 1, room->at.f, room->at.f + p->a_n, c->at.f);
         }
         settle_lane(p, l, c->at.f);
     }
@@ -593,7 +626,7 @@ static bool run_lanes(product *p)
     fb_trial_value *v = fb_trial_at(p->e, p->id);
     bool tall = tall_product(p), differ = p->a_lanes > 1 || p->b_lanes > 1;
     if (!differ && !p->tf32) { /* lanes of the same sums */
-        multiply_batch(p, p->left[0], p->right[0], v->cells->at.f);
+        multiply(p, 1, p->left[0], p->right[0], v->cells->at.f);
         for (int l = 1; l < v->lanes; l++) settle_lane(p, l, v->cells->at.f);
         return true;
     }
@@ -601,13 +634,13 @@ static bool run_lanes(product *p)
     if (!c) return false;
     bool ok = true;
     if (tall) {
-        multiply(p->m * lanes, p->n, p->k, p->left[0], p->right[0], c->at.f);
+        multiply(p, lanes, p->left[0], p->right[0], c->at.f);
         memcpy(v->cells->at.f, c->at.f, (size_t)cells * sizeof(double));
     } else {
-        multiply_batch(p, p->left[0], p->right[0], v->cells->at.f);
+        multiply(p, 1, p->left[0], p->right[0], v->cells->at.f);
     }
     for (int l = 1; l < lanes && !p->tf32; l++) {
-        if (!tall) multiply_batch(p, p->left[p->a_lanes > 1 ? l : 0], p->right[p->b_lanes > 1 ? l : 0], c->at.f);
+        if (!tall) multiply(p, 1, p->left[p->a_lanes > 1 ? l : 0], p->right[p->b_lanes > 1 ? l : 0], c->at.f);
         settle_lane(p, l, c->at.f + (tall ? l * cells : 0));
     }
     if (p->tf32) ok = tf32_lanes(p, true, c) && tf32_lanes(p, false, c);

@@ -415,7 +415,9 @@ enum { SHARES = 64 };
 
 typedef struct {
     const fb_reference *r;
-    int64_t tensor;
+    const int64_t *blocks;
+    int64_t n_blocks;
+    bool whole_numbers;
     fb_judge_shape shape;
     const char *got;
     fb_judgement of[SHARES];
@@ -423,16 +425,13 @@ typedef struct {
 
 static void judge_share(judged_tensor *t, int share)
 {
-    const file_header *h = t->r->map;
-    bool whole_numbers = tensors_of(t->r)[t->tensor].is_int;
     int size = fb_dtype_size(t->shape.dtype);
     fb_judgement_clear(&t->of[share]);
-    for (int64_t k = h->n_blocks * share / SHARES; k < h->n_blocks * (share + 1) / SHARES; k++) {
-        const file_block *b = &blocks_of(t->r)[k];
+    for (int64_t k = t->n_blocks * share / SHARES; k < t->n_blocks * (share + 1) / SHARES; k++) {
+        const file_block *b = &blocks_of(t->r)[t->blocks[k]];
         const void *values = (const char *)t->r->map + b->at;
-        if (b->tensor != t->tensor) continue;
-        fb_judgement_add(&t->of[share], &t->shape, b->first, b->n, whole_numbers ? NULL : values,
-                         whole_numbers ? values : NULL, spread_of(t->r, b), t->got + b->first * size);
+        fb_judgement_add(&t->of[share], &t->shape, b->first, b->n, t->whole_numbers ? NULL : values,
+                         t->whole_numbers ? values : NULL, spread_of(t->r, b), t->got + b->first * size);
     }
 }
 
@@ -448,13 +447,17 @@ bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, con
     for (int64_t i = 0; i < h->n_tensors; i++) {
         const file_tensor *t = &tensors_of(r)[i];
         if (t->node != node) continue;
+        int64_t *blocks = fb_alloc(((size_t)h->n_blocks + 1) * sizeof *blocks), n_blocks = 0;
+        for (int64_t k = 0; k < h->n_blocks; k++)
+            if (blocks_of(r)[k].tensor == i) blocks[n_blocks++] = k;
         judged_tensor *all = fb_calloc(1, sizeof *all);
-        *all = (judged_tensor){.r = r, .tensor = i, .shape = fb_judgement_shape_of(n), .got = bytes};
+        *all = (judged_tensor){r, blocks, n_blocks, t->is_int, fb_judgement_shape_of(n), bytes, {{{{0}}}}};
         enum { FEW = 1 << 16 }; /* elements that one thread is done with before others have started */
         fb_parallel_for(SHARES, all->shape.elements > FEW ? 1 : SHARES, judge_shares, all);
         for (int k = 1; k < SHARES; k++) fb_judgement_join(&all->of[0], &all->of[k]);
         bool by_few = fb_judgement_end(&all->of[0], &t->spread, &all->shape, n, out);
         if (few) *few = by_few;
+        fb_free(blocks);
         fb_free(all);
         return true;
     }
