@@ -2112,12 +2112,42 @@ static void test_products_of_what_roundings_left(void **state)
     }
 }
 
+/* Several of them multiplied are small beyond all that a lane's own draw would be off by. */
+static void test_products_of_what_doubles_left(void **state)
+{
+    (void)state;
+    enum { N = 33 };
+    static double x[N * N], m[N];
+    const double c = 0.001488095238095238;
+    rig r = rig_new();
+    for (int k = 0; k < N * N; k++) x[k] = fb_rng_uniform(fb_rng_bits(1, (uint64_t)k), -1, 1) + 2 * (k % (3 * N) == 0);
+    for (int i = 0; i < N; i++) {
+        m[i] = -INFINITY;
+        for (int k = 0; k < N; k++) m[i] = fmax(m[i], x[i * N + k] * c);
+    }
+    fb_id by = add(&r, FB_OP_CONST, &(fb_attrs){.dtype = FB_F64, .value = c}, 0, NULL);
+    fb_id d = add2(&r, FB_OP_SUB, add2(&r, FB_OP_MUL, data(&r, FB_F64, SHAPE(N, N), x), by),
+                   data(&r, FB_F64, SHAPE(N, 1), m));
+    fb_id p = add_at(&r, FB_OP_PROD, d, (fb_attrs){.n_axes = 1, .axes = {0}});
+    trials *t = try_all(&r, &p, 1);
+    for (int j = 0; j < N; j++) {
+        double gives = 1;
+        for (int i = 0; i < N; i++) gives *= fma(x[i * N + j], c, -m[i]);
+        double v = t->at[0].v[0][j], spread = spread_at(t, 0, j);
+        if (!(fabs(gives - v) <= FB_TRIAL_CHANCE * spread)) fail_msg("%d: %g for %g ± %g", j, gives, v, spread);
+        assert_true(j > 0 || (v == 0 && gives != 0));
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_computed_again),
         cmocka_unit_test(test_products_taken_in_by_doubles),
         cmocka_unit_test(test_products_of_what_roundings_left),
+        cmocka_unit_test(test_products_of_what_doubles_left),
         cmocka_unit_test(test_little_that_is_left_may_be_apart),
         cmocka_unit_test(test_exact_ops_have_no_spread),
         cmocka_unit_test(test_inexact_ops_spread),
