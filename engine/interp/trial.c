@@ -12,6 +12,7 @@
 #include "base/blas.h"
 #include "base/integer.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "graph/element.h"
 #include "interp/parts.h"
 #include "interp/trial_parts.h"
@@ -1242,24 +1243,28 @@ typedef struct {
     fb_trial_eval e;
 } worker;
 
-static void *work(void *ctx)
+static void work(worker *w)
 {
-    worker *w = ctx;
     for (;;) {
         int64_t task = atomic_fetch_add(&w->r->next, 1);
-        if (task >= w->r->n_tasks || atomic_load(&w->r->s->stop)) return NULL;
-        if (!run_task(w->r, &w->e, w->r->tasks[task])) return NULL;
+        if (task >= w->r->n_tasks || atomic_load(&w->r->s->stop)) return;
+        if (!run_task(w->r, &w->e, w->r->tasks[task])) return;
     }
+}
+
+static void work_some(void *ctx, int64_t first, int64_t last)
+{
+    worker *workers = ctx;
+    for (int64_t k = first; k < last; k++) work(&workers[k]);
 }
 
 /* BLAS runs in the thread that asks it: products are shared out here (trial_contract.c). */
 static void run_all(run *r)
 {
-    int threads = fb_trial_threads(r->s->o), started = 0;
+    int threads = fb_trial_threads(r->s->o);
     const fb_blas *blas = fb_blas_get(NULL);
     int before = blas && blas->get_num_threads && blas->set_num_threads ? blas->get_num_threads() : 0;
     worker *workers = fb_calloc((size_t)threads, sizeof *workers);
-    pthread_t *ids = fb_calloc((size_t)threads, sizeof *ids);
     for (int t = 0; t < threads; t++) {
         workers[t].r = r;
         fb_trial_eval_open(&workers[t].e, r->s, t);
@@ -1280,17 +1285,11 @@ static void run_all(run *r)
     workers[0].e.workers = 1;
     fb_trial_empty_pool(&workers[0].e);
     atomic_store(&r->next, r->n_serial);
-    if (ok && r->n_tasks > r->n_serial) {
-        while (started < threads - 1 && pthread_create(&ids[started], NULL, work, &workers[started + 1]) == 0)
-            started++;
-        work(&workers[0]);
-        for (int t = 0; t < started; t++) pthread_join(ids[t], NULL);
-    }
+    if (ok && r->n_tasks > r->n_serial) fb_parallel_for_some(threads, threads, 1, work_some, workers);
     if (before) blas->set_num_threads(before);
     for (int k = 0; k < r->s->n_slots; k++) fb_trial_drop(&workers[0].e, &r->s->done[k]);
     for (int t = 0; t < threads; t++) fb_trial_eval_close(&workers[t].e);
     fb_free(workers);
-    fb_free(ids);
 }
 
 int fb_trial_threads(const fb_trial_options *o)
