@@ -247,12 +247,22 @@ static void compare_apart(const job *j, chunk *c, int lanes, int n, const double
     }
 }
 
-/* In one lane nothing that is open holds, in one all does: a stored maximum of 16 bits may equal none of the values
- * that it was made of, where these are computed anew and kept wide. In each other lane each goes its own way: if the
- * same two always turned together, a sum would not show what one of them adds to it. */
+/* In one lane nothing that is open holds and all goes down, in one all holds and goes up: of two elements that are open
+ * each half of the lanes goes either way, and it may be one half for one and the other for the other, so that their sum
+ * is the same in all. */
+enum { ALL_BELOW = 3, ALL_ABOVE = 4 };
+
+static bool goes_above(int lane, uint32_t draw)
+{
+    if (lane == ALL_BELOW || lane == ALL_ABOVE) return lane == ALL_ABOVE;
+    return fb_trial_takes(lane, draw);
+}
+
+/* A stored maximum of 16 bits may equal none of the values that it was made of, where these are computed anew and kept
+ * wide. In the other lanes each goes its own way: if the same two always turned together, a sum would not show what one
+ * of them adds to it. */
 static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
 {
-    enum { NONE = 3, ALL = 4 };
     int lanes = j->e->s->lanes;
     const double *differences[FB_LANES];
     for (int l = 0; l < lanes; l++) {
@@ -267,7 +277,10 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
         if (j->margins && c->spread[k] > 0) j->margins[at + k] = fabs(d) / c->spread[k];
         if (!is_open(fabs(d), c->spread[k])) continue;
         uint32_t draw = comparison_draw(j, c, k, d);
-        for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : draw >> l & 1;
+        for (int l = 1; l < lanes; l++) {
+            bool all = l == ALL_BELOW || l == ALL_ABOVE;
+            c->y[l][k] = all ? l == ALL_ABOVE : draw >> l & 1;
+        }
     }
 }
 
@@ -296,7 +309,7 @@ static void decide_steps(const job *j, chunk *c, int n)
         uint32_t draw = step_draw(j, c, k, x);
         for (int l = 1; l < lanes; l++) {
             if (isnan(c->x[0][l][k]) || (!one_jump && fabs(c->x[0][l][k] - jump) > 1)) continue;
-            bool above = fb_trial_takes(l, draw);
+            bool above = goes_above(l, draw);
             double to = above ? fmax(c->x[0][l][k], nextafter(jump, INFINITY))
                               : fmin(c->x[0][l][k], nextafter(jump, -INFINITY));
             if (truth)
@@ -336,7 +349,7 @@ static void decide_remainders(const job *j, chunk *c, int n)
         for (int l = 1; l < lanes; l++) {
             double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a), part = rest / b;
             if (isnan(rest) || fabs(part) > 1) continue;
-            bool above = fb_trial_takes(l, draw);
+            bool above = goes_above(l, draw);
             /* In units of b the rest is a little more than 0, or a little less than 1. */
             c->y[l][k] = above ? fmax(part, 0) * b : (1 + fmin(part, 0)) * b;
         }
@@ -373,7 +386,7 @@ static void decide_sides(const job *j, chunk *c, int n)
         if (!is_open(fabs(x), c->spread[k])) continue;
         uint32_t draw = step_draw(j, c, k, x);
         for (int l = 1; l < lanes; l++) {
-            double turned = copysign(c->x[of][l][k], fb_trial_takes(l, draw) ? 1 : -1);
+            double turned = copysign(c->x[of][l][k], goes_above(l, draw) ? 1 : -1);
             const double *a = of ? &c->x[0][l][k] : &turned, *b = of ? &turned : &c->x[1][l][k];
             fb_pointwise_f64(j->node->op, j->node->attrs, 1, a, b, b, &c->y[l][k]);
         }
@@ -603,6 +616,7 @@ static void hand_on_margins(const job *j, const chunk *c, int64_t at, int n)
 }
 
 /* What an integer cannot hold becomes what the device makes of it: one thing in half of the lanes, another in the rest.
+ * Lanes in which it can hold it keep that: next to a pole a kernel may have missed what is infinite in exact numbers.
  * Lanes of exact operands are those of lane 0. */
 static bool casts_to_whole(const job *j)
 {
@@ -618,7 +632,10 @@ static void decide_overflows(const job *j, chunk *c, int lanes, int n)
         if (fits) continue;
         atomic_store_explicit(j->lost, true, memory_order_relaxed);
         uint32_t draw = decision_draw(j, c->x[0][0][k]);
-        for (int l = 1; l < lanes; l++) c->y[l][k] = fb_trial_takes(l, draw) ? 0 : -beyond;
+        for (int l = 1; l < lanes; l++) {
+            bool own = j->operand_lanes > 1 && fabs(c->x[0][l][k]) < beyond;
+            if (!own) c->y[l][k] = fb_trial_takes(l, draw) ? 0 : -beyond;
+        }
     }
 }
 
