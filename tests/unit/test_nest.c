@@ -395,6 +395,23 @@ static void test_windows_are_written_out_beside_a_row(void **state)
     drop(&t);
 }
 
+/* A sum of no rows that padding makes two of: it has no steps, and nothing is divided by their number. */
+static void test_sums_of_no_rows_are_said(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("sums of nothing");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(4, 0, 4), FB_F32);
+    fb_id parts = NODE(g, FB_OP_SUM, "parts", (&(fb_attrs){.n_axes = 1, .axes = {0}}), x);
+    fb_id pad = NODE(g, FB_OP_PAD, "pad", (&(fb_attrs){.before = {1, 0}, .after = {1, 0}}), parts);
+    fb_id total = NODE(g, FB_OP_SUM, "total", (&(fb_attrs){.n_axes = 1, .axes = {1}}), pad);
+    trial t = build(with_output(g, total), false);
+    fb_str says = {0};
+    fb_nest_says_written(t.nest, &says);
+    assert_string_equal(fb_str_get(&says), "`parts` is computed where it is read, of 4 elements each time");
+    fb_str_free(&says);
+    drop(&t);
+}
+
 static fb_graph *summed(fb_op op, int64_t wide, bool window)
 {
     fb_graph *g = fb_graph_new("summed");
@@ -550,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_library),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_windows_are_written_out_in_a_loop),
+        cmocka_unit_test(test_sums_of_no_rows_are_said),
         cmocka_unit_test(test_windows_are_written_out_beside_a_row),
         cmocka_unit_test(test_what_is_not_written_out),
         cmocka_unit_test(test_rows_of_windows_are_neighbours),
