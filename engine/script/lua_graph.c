@@ -193,9 +193,7 @@ static int load(lua_State *L)
     check_options(L, 4, "load", known);
     char clean[256];
     fb_text_clean(clean, sizeof clean, file, strlen(file));
-    json_t *request = json_object();
-    json_decref(p->held);
-    p->held = request;
+    json_t *request = fb_process_draft(p, json_object());
     json_object_set_new(request, "type", json_string("load_file"));
     json_object_set_new(request, "name", json_string(clean));
     bool param = false;
@@ -203,12 +201,7 @@ static int load(lua_State *L)
         lua_getfield(L, 4, "param");
         param = lua_toboolean(L, -1);
         lua_getfield(L, 4, "columns");
-        if (!lua_isnil(L, -1)) {
-            json_incref(request);
-            json_object_set_new(request, "columns", fb_lua_to_json(L, -1, "columns"));
-            json_decref(p->held);
-            p->held = request;
-        }
+        if (!lua_isnil(L, -1)) json_object_set_new(request, "columns", fb_lua_to_json(L, -1, "columns"));
         lua_pop(L, 2);
     }
     fb_process_send(p, json_incref(request));
