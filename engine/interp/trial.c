@@ -929,8 +929,41 @@ static bool keep_firsts(const run *r, fb_trial_eval *e, const sharing *of)
     return ok;
 }
 
+static double cost_of_groups(const run *r)
+{
+    double all = 0;
+    for (int k = 0; k < r->n_groups; k++) all += r->groups[k].cost * (double)blocks_of(r, &r->groups[k]);
+    return all;
+}
+
+/* What it costs to compute the firsts once, and the blocks as they would be cut then. The groups that are there stay. */
+static double cost_beside(const run *r, const sharing *of)
+{
+    fb_trial_shared *s = r->s;
+    run beside = *r;
+    int end = 0;
+    beside.groups = NULL;
+    beside.n_groups = 0;
+    for (int k = 0; k < s->n_slots; k++) {
+        r->trial[k].wanted = of->first[k];
+        if (!of->first[k]) continue;
+        r->trial[k].box = fb_box_whole(&s->g->nodes[s->order[k]].shape);
+        end = k + 1;
+    }
+    fb_trial_demand(s, r->trial, end);
+    double cost = fb_trial_cost(s, r->trial, end);
+    for (int k = 0; k < s->n_slots; k++) s->leaf[k] |= of->first[k];
+    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
+    open_groups(&beside);
+    cost += cost_of_groups(&beside);
+    close_groups(&beside);
+    for (int k = 0; k < s->n_slots; k++) s->leaf[k] &= !of->first[k];
+    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
+    return cost;
+}
+
 /* What all need, the gradients behind those of all weights say, is computed once and kept, where that saves much and
- * takes little memory. Blocks are cut anew then. */
+ * takes little memory. Blocks are cut anew then: of samples, so that much less than all is computed. */
 static bool compute_shared(run *r, fb_trial_eval *e)
 {
     const fb_trial_shared *s = r->s;
@@ -943,15 +976,14 @@ static bool compute_shared(run *r, fb_trial_eval *e)
                   .first = fb_calloc(n, 1)};
     for (int w = 0; w < r->n_want; w++) look_at_want(r, w, &of);
     look_at_slots(r, &of);
-    double bytes = 0, now = 0, most = 0;
-    for (int k = 0; k < r->n_groups; k++) {
-        now += r->groups[k].cost * (double)blocks_of(r, &r->groups[k]);
-        most = fmax(most, r->groups[k].bytes);
-    }
+    double bytes = 0, now = cost_of_groups(r), most = 0;
+    for (int k = 0; k < r->n_groups; k++) most = fmax(most, r->groups[k].bytes);
     bool pays = most > room_of(r) || of.all - of.again < 0.8 * now;
     for (int k = 0; k < s->n_slots; k++)
         if (of.first[k]) bytes += 8.0 * s->lanes * (double)fb_shape_elements(&s->g->nodes[s->order[k]].shape);
-    if (bytes > 0 && pays && bytes < (double)s->bytes_max / 2) {
+    bool fits = bytes > 0 && bytes < (double)s->bytes_max / 2;
+    if (fits && !pays && s->o->sample) pays = cost_beside(r, &of) < 0.8 * now;
+    if (fits && pays) {
         ok = keep_firsts(r, e, &of);
         close_groups(r);
         fb_trial_empty_pool(e);

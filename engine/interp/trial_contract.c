@@ -220,23 +220,55 @@ static bool is_even(double sum, double squares, int64_t n)
     return n >= FEWEST && squares > 0 && sum * sum > (1 - 0x1p-20) * squares * (double)n;
 }
 
+/* Nothing may be left of an operand in exact numbers, and in a kernel what roundings leave of it: of a constant row less
+ * its mean. Two lanes are looked at beside the exact one. */
+enum { LARGER = 2 }; /* that much, in squares */
+
+static void lanes_beside(const product *p, int beside[2])
+{
+    beside[0] = p->e->s->lanes / 2;
+    beside[1] = p->e->s->lanes - 1;
+}
+
+FB_TRIAL_WIDE static double squares_of(const double *row, int64_t n)
+{
+    double part[4] = {0};
+    int64_t k = 0;
+    for (; k + 4 <= n; k += 4) {
+        for (int i = 0; i < 4; i++) part[i] += row[k + i] * row[k + i];
+    }
+    for (; k < n; k++) part[0] += row[k] * row[k];
+    return part[0] + part[1] + part[2] + part[3];
+}
+
+/* Row `r` of the left operand in the lane that says how large it is. */
+static const double *telling_row(const product *p, int64_t r, double *squares)
+{
+    const double *row = p->left[0] + r * p->k;
+    int beside[2];
+    *squares = squares_of(row, p->k);
+    lanes_beside(p, beside);
+    for (int i = 0; i < 2 && p->a_lanes > 1; i++) {
+        const double *other = p->left[beside[i]] + r * p->k;
+        double of = squares_of(other, p->k);
+        if (of > LARGER * *squares) row = other, *squares = of;
+    }
+    return row;
+}
+
 FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
 {
     const product *p = ctx;
     for (int64_t r = first; r < last; r++) {
-        const double *row = p->left[0] + r * p->k;
-        double part[4] = {0};
-        int64_t k = 0;
-        for (; k + 4 <= p->k; k += 4) {
-            for (int i = 0; i < 4; i++) part[i] += row[k + i] * row[k + i];
-        }
-        for (; k < p->k; k++) part[0] += row[k] * row[k];
-        p->a_norm[r] = sqrt(part[0] + part[1] + part[2] + part[3]);
+        double all;
+        const double *row = telling_row(p, r, &all);
+        p->a_norm[r] = sqrt(all);
         p->a_roots[r] = root_of_repeats(row, p->k, 1);
         for (int i = 0; i < FB_SUM_PARTS; i++) {
             int64_t begin = part_begin(p->k, i), end = part_begin(p->k, i + 1);
             double sums[4] = {0}, of[4] = {0};
-            for (k = begin; k + 4 <= end; k += 4)
+            int64_t k = begin;
+            for (; k + 4 <= end; k += 4)
                 for (int l = 0; l < 4; l++) sums[l] += row[k + l], of[l] += row[k + l] * row[k + l];
             for (; k < end; k++) sums[0] += row[k], of[0] += row[k] * row[k];
             double sum = sums[0] + sums[1] + sums[2] + sums[3], squares = of[0] + of[1] + of[2] + of[3];
@@ -244,6 +276,16 @@ FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
             if (is_even(sum, squares, end - begin)) p->a_even[r] |= (unsigned char)(1 << i);
         }
     }
+}
+
+/* Columns' squares in a lane beside the exact one, where they are larger. */
+FB_TRIAL_WIDE static void columns_beside(const product *p, const double *matrix, double *restrict squares,
+                                         double *restrict of)
+{
+    memset(of, 0, (size_t)p->n * sizeof *of);
+    for (int64_t k = 0; k < p->k; k++)
+        for (int64_t j = 0; j < p->n; j++) of[j] += matrix[k * p->n + j] * matrix[k * p->n + j];
+    for (int64_t j = 0; j < p->n; j++) squares[j] = of[j] > LARGER * squares[j] ? of[j] : squares[j];
 }
 
 FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
@@ -264,6 +306,10 @@ FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
             for (int64_t j = 0; j < p->n; j++)
                 if (is_even(sums[j], norms[j] - before[j], end - begin)) even[j] |= (unsigned char)(1 << part);
         }
+        int beside[2];
+        lanes_beside(p, beside);
+        for (int i = 0; i < 2 && p->b_lanes > 1; i++)
+            columns_beside(p, p->right[beside[i]] + matrix * p->k * p->n, norms, before);
         fb_free(before);
         for (int64_t j = 0; j < p->n; j++) {
             norms[j] = sqrt(norms[j]);

@@ -839,15 +839,20 @@ static void add_again(const job *j, const chunk *c, int lane, int64_t at, int n,
 }
 
 /* A fused multiply-add takes a product in before it is rounded. In f32 lanes hold such products; of f64 none can, and what
- * is left of one where it meets what was made of its rounded value, as in x · y - amax(x · y), is added here. Where lanes
- * are all the same the product was exact. */
-static void add_wide(const job *j, const chunk *c, int lane, int n, double *y)
+ * is left of one where it meets what was made of its rounded value, as in x · y - amax(x · y), is added here. Where all
+ * lanes are the same the product was exact. */
+static void add_wide(const job *j, chunk *c, int lanes, int n)
 {
-    uint64_t key = fb_trial_key(j->e->s, lane, j->id, FB_DRAW_PLACE);
-    for (int a = 0; a < 2 && lane > 1 && lane != 3; a++) {
-        for (int k = 0; j->wide[a] && k < n; k++) {
-            double x = c->x[a][0][k], lost = 0x1p-53 * fabs(x);
-            if (c->x[a][lane][k] != x && isfinite(lost)) y[k] += fb_trial_swing(fb_trial_bits(c->y[0][k]), key) * lost;
+    for (int a = 0; a < 2; a++) {
+        if (!j->wide[a]) continue;
+        spread_of(lanes, n, c->x[a], c->spread);
+        for (int l = 2; l < lanes; l++) {
+            uint64_t key = fb_trial_key(j->e->s, l, j->id, FB_DRAW_PLACE);
+            for (int k = 0; k < n && l != 3; k++) {
+                double lost = 0x1p-53 * fabs(c->x[a][0][k]);
+                if (c->spread[k] > 0 && isfinite(lost))
+                    c->y[l][k] += fb_trial_swing(fb_trial_bits(c->y[0][k]), key) * lost;
+            }
         }
     }
 }
@@ -909,8 +914,8 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
         add_alike(j, c, l, at, n, c->y[l]);
         add_reordered(j, c, l, n, c->y[l]);
         add_again(j, c, l, at, n, c->y[l]);
-        add_wide(j, c, l, n, c->y[l]);
     }
+    add_wide(j, c, lanes, n);
     note_sum(j, c, at, n);
     if (differ && lanes > 1) {
         decide(j, c, at, n);

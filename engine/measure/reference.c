@@ -451,7 +451,9 @@ bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, con
         for (int64_t k = 0; k < h->n_blocks; k++)
             if (blocks_of(r)[k].tensor == i) blocks[n_blocks++] = k;
         judged_tensor *all = fb_calloc(1, sizeof *all);
-        *all = (judged_tensor){r, blocks, n_blocks, t->is_int, fb_judgement_shape_of(n), bytes, {{{{0}}}}};
+        *all = (judged_tensor){.r = r, .blocks = blocks, .n_blocks = n_blocks, .whole_numbers = t->is_int};
+        all->shape = fb_judgement_shape_of(n);
+        all->got = bytes;
         enum { FEW = 1 << 16 }; /* elements that one thread is done with before others have started */
         fb_parallel_for(SHARES, all->shape.elements > FEW ? 1 : SHARES, judge_shares, all);
         for (int k = 1; k < SHARES; k++) fb_judgement_join(&all->of[0], &all->of[k]);

@@ -2083,11 +2083,71 @@ static void test_little_that_is_left_may_be_apart(void **state)
     rig_free(&r);
 }
 
+/* A constant row less its mean is nothing in exact numbers, and in a kernel that adds it up from one end to the other a
+ * rounding of each: products with that are off by roundings of their own. On either side. */
+static void test_products_of_what_roundings_left(void **state)
+{
+    (void)state;
+    enum { ROWS = 16, N = 8 };
+    static double x[ROWS * N], w[N * N];
+    for (int k = 0; k < ROWS * N; k++) x[k] = (double)(float)fb_rng_uniform(fb_rng_bits(1, (uint64_t)(k / N)), 1, 2);
+    for (int k = 0; k < N * N; k++) w[k] = k % N < N / 2 ? 1 + k % N : -1 - (k % N - N / 2);
+    for (int turned = 0; turned < 2; turned++) {
+        rig r = rig_new();
+        fb_attrs along = {.n_axes = 1, .axes = {1}, .keepdim = true}, turn = {.n_axes = 2, .axes = {1, 0}};
+        fb_id a = data(&r, FB_F32, SHAPE(ROWS, N), x), b = data(&r, FB_F32, SHAPE(N, N), w);
+        fb_id tenth = add(&r, FB_OP_CONST, &(fb_attrs){.dtype = FB_F32, .value = 0.1}, 0, NULL);
+        fb_id d = add2(&r, FB_OP_MUL, add2(&r, FB_OP_SUB, a, add(&r, FB_OP_MEAN, &along, 1, &a)), tenth);
+        fb_id left = turned ? b : d, right = add_at(&r, FB_OP_PERMUTE, turned ? d : b, turn);
+        fb_id product = add2(&r, FB_OP_MATMUL, left, right);
+        trials *t = try_all(&r, &product, 1);
+        int open = 0;
+        for (int64_t k = 0; k < t->at[0].n; k++) {
+            open += spread_at(t, 0, k) > 0;
+            assert_true(spread_at(t, 0, k) < 0x1p-40);
+        }
+        assert_true(open == ROWS * N);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
+/* Several of them multiplied are small beyond all that a lane's own draw would be off by. */
+static void test_products_of_what_doubles_left(void **state)
+{
+    (void)state;
+    enum { N = 33 };
+    static double x[N * N], m[N];
+    const double c = 0.001488095238095238;
+    rig r = rig_new();
+    for (int k = 0; k < N * N; k++) x[k] = fb_rng_uniform(fb_rng_bits(1, (uint64_t)k), -1, 1) + 2 * (k % (3 * N) == 0);
+    for (int i = 0; i < N; i++) {
+        m[i] = -INFINITY;
+        for (int k = 0; k < N; k++) m[i] = fmax(m[i], x[i * N + k] * c);
+    }
+    fb_id by = add(&r, FB_OP_CONST, &(fb_attrs){.dtype = FB_F64, .value = c}, 0, NULL);
+    fb_id d = add2(&r, FB_OP_SUB, add2(&r, FB_OP_MUL, data(&r, FB_F64, SHAPE(N, N), x), by),
+                   data(&r, FB_F64, SHAPE(N, 1), m));
+    fb_id p = add_at(&r, FB_OP_PROD, d, (fb_attrs){.n_axes = 1, .axes = {0}});
+    trials *t = try_all(&r, &p, 1);
+    for (int j = 0; j < N; j++) {
+        double gives = 1;
+        for (int i = 0; i < N; i++) gives *= fma(x[i * N + j], c, -m[i]);
+        double v = t->at[0].v[0][j], spread = spread_at(t, 0, j);
+        if (!(fabs(gives - v) <= FB_TRIAL_CHANCE * spread)) fail_msg("%d: %g for %g ± %g", j, gives, v, spread);
+        assert_true(j > 0 || (v == 0 && gives != 0));
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_computed_again),
         cmocka_unit_test(test_products_taken_in_by_doubles),
+        cmocka_unit_test(test_products_of_what_roundings_left),
+        cmocka_unit_test(test_products_of_what_doubles_left),
         cmocka_unit_test(test_little_that_is_left_may_be_apart),
         cmocka_unit_test(test_exact_ops_have_no_spread),
         cmocka_unit_test(test_inexact_ops_spread),
