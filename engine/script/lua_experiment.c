@@ -494,6 +494,7 @@ int fb_process_run_experiment(lua_State *L)
     lua_settop(L, 0);
     fb_module_push_field(L, "experiment");
     if (!lua_isfunction(L, 1)) return fb_lua_raise(L, "the script has no experiment");
+    fb_lua_blame(L);
     experiment *e = lua_newuserdatauv(L, sizeof *e, COUNTS);
     *e = (experiment){r->id, true};
     luaL_setmetatable(L, experiment_type);
@@ -547,6 +548,7 @@ int fb_answer_run(lua_State *L)
     fb_module_push_field(L, "puzzle");
     if (lua_istable(L, 1)) lua_getfield(L, 1, "answer");
     if (!lua_isfunction(L, -1)) return fb_lua_raise(L, "the script's puzzle has no answer function");
+    fb_lua_blame(L);
     if (json_is_object(r->why))
         fb_lua_push_json(L, r->why);
     else

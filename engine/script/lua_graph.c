@@ -127,7 +127,9 @@ static int rand_source(lua_State *L)
     lua_settop(L, 4);
     luaL_checktype(L, 2, LUA_TTABLE);
     fb_attrs at = {.shape = fb_tensor_shape(L, 2, "random"), .dtype = fb_tensor_dtype(L, 3, FB_F32)};
-    at.seed = (uint64_t)option_number(L, 4, "seed", 0);
+    double seed = option_number(L, 4, "seed", 0);
+    if (seed != floor(seed) || fabs(seed) > 0x1p53) fb_lua_raise(L, "random: a seed is a whole number, not %g", seed);
+    at.seed = (uint64_t)(int64_t)seed;
     read_dist(L, 4, "random", &at);
     return fb_tensor_add(L, FB_OP_RANDOM, NULL, 0, &at, NULL);
 }
@@ -561,6 +563,7 @@ int fb_process_build_graph(lua_State *L)
         fb_module_push_field(L, "model");
         if (!lua_isfunction(L, 1)) return fb_lua_raise(L, "the script has variants: name one");
     }
+    fb_lua_blame(L);
     uint32_t *build = lua_newuserdatauv(L, sizeof *build, 0);
     *build = 0;
     luaL_setmetatable(L, graph_type);

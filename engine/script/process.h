@@ -99,6 +99,8 @@ bool fb_lua_call(fb_process *p, lua_CFunction f, void *arg, fb_error *err, int *
  * put something in order before they let an error through. False: the error is on top. */
 bool fb_lua_try(lua_State *L, int n_args, int n_results);
 int fb_lua_line(lua_State *L); /* the script's line that is being run, 0 unknown; keeps it in p->line */
+/* From here on an error that no line of the script is at is about the function on top, which is left there. */
+void fb_lua_blame(lua_State *L);
 /* Raises "script.lua:12: " and the sentence. */
 _Noreturn int fb_lua_raise(lua_State *L, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A name at `i`, or an error that calls it `what`. */

@@ -15,8 +15,9 @@
 enum { MEMORY = 8 << 20, INSTRUCTIONS = 200000, HOOK = 1000, ANSWERS = 40, NODES = 64 };
 
 static fb_process process;
-static size_t used; /* by Lua */
-static int turns;   /* of the hook */
+static const char *script; /* the text, told with a finding */
+static size_t used;        /* by Lua */
+static int turns;          /* of the hook */
 
 /* Less than a script has, and given back when it ends. */
 static void *allocate(void *ud, void *block, size_t old, size_t bytes)
@@ -72,7 +73,7 @@ static void check_refusal(const fb_error *err, int line)
     check_error(err);
     if (err->kind == FB_ERR_LIMIT) return; /* of memory: where, is not always known */
     if (line < 1 || strncmp(err->text, start, strlen(start)) != 0 || !err->text[strlen(start)])
-        fprintf(stderr, "line %d: %s\n", line, err->text);
+        fprintf(stderr, "%s\nline %d: %s\n", script, line, err->text);
     MUST(line > 0);
     MUST(strncmp(err->text, start, strlen(start)) == 0 && err->text[strlen(start)]);
 }
@@ -81,9 +82,10 @@ static bool load(const fb_str *text)
 {
     fb_error err = {0};
     int line = 0;
+    script = fb_str_get(text);
     fb_module_load load = {.text = text->text, .n = text->n};
     if (fb_lua_call(&process, fb_module_run, &load, &err, &line)) return true;
-    check_refusal(&err, line);
+    check_error(&err); /* what the script returned is of no line */
     return false;
 }
 
