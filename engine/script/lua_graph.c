@@ -563,7 +563,6 @@ int fb_process_build_graph(lua_State *L)
         fb_module_push_field(L, "model");
         if (!lua_isfunction(L, 1)) return fb_lua_raise(L, "the script has variants: name one");
     }
-    fb_lua_blame(L);
     uint32_t *build = lua_newuserdatauv(L, sizeof *build, 0);
     *build = 0;
     luaL_setmetatable(L, graph_type);
@@ -573,6 +572,9 @@ int fb_process_build_graph(lua_State *L)
     *p->spoilt = '\0';
     *build = ++p->build;
     p->graph = fb_graph_new(*r->variant ? r->variant : p->name);
+    lua_pushvalue(L, 1);
+    fb_lua_blame(L);
+    lua_pop(L, 1);
     lua_call(L, 2, LUA_MULTRET);
     if (*p->spoilt)
         return fb_lua_raise(L, "the script caught an error that left its graph in pieces: %.400s", p->spoilt);

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <lualib.h>
 #include <stdio.h>
@@ -152,13 +151,6 @@ _Noreturn int fb_lua_raise(lua_State *L, const char *format, ...)
     abort();
 }
 
-/* Nothing that anybody could read. */
-static bool is_blank(const char *text)
-{
-    while (*text == ' ' || (*text && iscntrl((unsigned char)*text))) text++;
-    return !*text;
-}
-
 static bool begins_with_script(const fb_process *p, const char *text)
 {
     size_t n = strlen(p->name);
@@ -190,7 +182,7 @@ static int message_handler(lua_State *L)
         lua_replace(L, 1);
     }
     const char *said = after_line(p, lua_tostring(L, 1), &line);
-    if (is_blank(said)) {
+    if (fb_text_is_blank(said)) {
         lua_pushliteral(L, "error(…) was called without a message");
         lua_replace(L, 1);
     } else if (line) {

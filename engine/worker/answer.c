@@ -51,7 +51,7 @@ static void read_error(fb_worker_event *e)
     const char *text = fb_json_string_or(e->message, "text", "");
     fb_text_clean(clean, sizeof clean, text, strlen(text));
     fb_fail(&e->error, fb_error_kind_parse(fb_json_string_or(e->message, "kind", "")), "%s",
-            clean[strspn(clean, " ")] ? clean : "it gave no reason");
+            fb_text_is_blank(text) ? "it gave no reason" : clean);
 }
 
 /* False with a sentence: the part that is the answer makes no sense. */

@@ -460,7 +460,7 @@ static void reference_line(supervisor *s, const char *line, size_t n)
     } else if (strcmp(type, "error") == 0 && preparing) {
         fb_error why = {0};
         fb_fail(&why, fb_error_kind_parse(fb_json_string_or(message, "kind", "")), "%s",
-                fb_json_string_or(message, "text", ""));
+                fb_json_string_or(message, "text", "the reference gave no reason"));
         ask_to_cancel(s, &why);
     }
     json_decref(message);

@@ -314,9 +314,8 @@ static void say_body(writer *w, const char *args, bool two_lists)
     int before = w->tensors;
     fb_str_addf(w->out, "function(%s)\n", args);
     fb_str_addf(w->out, "local t = copy(t)\n");
-    if (*args)
-        fb_str_addf(w->out, "t[#t + 1] = %s\nt[#t + 1] = g:const(1)\n", strcmp(args, "...") ? "a" : "select(1, ...)");
-    if (*args) w->tensors += 2;
+    if (*args) fb_str_addf(w->out, "t[#t + 1] = a\n");
+    if (*args) w->tensors++;
     w->depth++;
     say_statements(w);
     w->depth--;
@@ -336,9 +335,44 @@ static void say_body(writer *w, const char *args, bool two_lists)
     w->tensors = before;
 }
 
+/* One tensor is carried, by a body that ends as it must. */
+static void say_loop(writer *w, bool scan)
+{
+    static const char *const next[] = {"a", "a + a", "a:tanh()", "-a", "a * 2", "a - t[1]"};
+    int before = w->tensors;
+    say(w, scan ? "g:scan({ " : "g:loop(");
+    if (scan) {
+        say_tensor(w);
+        say(w, " }");
+    } else if (pick(w, 4) == 3) {
+        say_number(w);
+    } else {
+        say_count(w);
+    }
+    say(w, ", { ");
+    say_tensor(w);
+    say(w, " }, function(x, a)\nlocal t = copy(t)\nt[#t + 1] = a\nt[#t + 1] = x\n");
+    w->tensors += 2;
+    w->depth++;
+    say_statements(w);
+    w->depth--;
+    fb_str_addf(w->out, scan ? "return { %s }, { " : "return %s", PICK(w, next));
+    if (scan) {
+        say_tensor(w);
+        say(w, " }");
+    }
+    say(w, "\nend");
+    if (scan && pick(w, 2)) say(w, ", { backwards = true }");
+    w->tensors = before;
+}
+
 static void say_nested(writer *w)
 {
-    switch (pick(w, 6)) {
+    switch (pick(w, 10)) {
+    case 6:
+    case 7: say_loop(w, false); break;
+    case 8:
+    case 9: say_loop(w, true); break;
     case 0:
         fb_str_addf(w->out, "g:scope(\"s%d\", ", pick(w, 3));
         if (pick(w, 2)) {
@@ -438,14 +472,16 @@ static void say_statement(writer *w)
         say(w, ")\n");
         return;
     }
-    say(w, "keep(t, ");
+    /* what is refused is mostly passed over, but for what would leave the graph in pieces */
+    bool nested = kind >= 10 && w->depth < DEPTH && w->tensors, tries = !nested && pick(w, 8) != 7;
+    say(w, tries ? "try(t, function() return " : "keep(t, ");
     if (kind < 4 || !w->tensors)
         say_source(w);
-    else if (kind < 10 || w->depth >= DEPTH)
-        say_method(w);
-    else
+    else if (nested)
         say_nested(w);
-    say(w, ")\n");
+    else
+        say_method(w);
+    say(w, tries ? " end)\n" : ")\n");
     w->tensors++;
 }
 
@@ -461,6 +497,7 @@ static const char helpers[] =
     "return setmetatable(c, getmetatable(t))\nend\n"
     "local function keep(t, x, y)\nif type(x) == \"boolean\" then x = y end\n"
     "if type(x) == \"table\" then x = x[1] end\nif type(x) == \"userdata\" then t[#t + 1] = x end\nend\n"
+    "local function try(t, f)\nlocal ok, x, y = pcall(f)\nif ok then keep(t, x, y) end\nend\n"
     "local function new() return setmetatable({}, { __index = function(t) return rawget(t, #t) end }) end\n";
 
 void grammar_graph(const uint8_t *bytes, size_t n, fb_str *out)
@@ -573,11 +610,12 @@ void grammar_plan(const uint8_t *bytes, size_t n, const char *const *nodes, int 
 
 static void say_field(writer *w, bool sweep)
 {
-    static const char *const keys[] = {"plan", "variant", "device", "n", "x", "c", "b", "params", "none", "us"};
+    static const char *const keys[] = {"plan", "variant", "device", "n",      "x",    "c",
+                                       "b",    "n",       "x",      "params", "none", "us"};
     static const char *const lists[] = {"\"*\"", "{ \"eager\", \"max\" }", "{}",  "{ 1, 2 }",
                                         "\"v\"", "{ \"u\", \"v\" }",       "true"};
     fb_str_addf(w->out, "%s = ", PICK(w, keys));
-    if (sweep && pick(w, 2))
+    if (sweep && pick(w, 4))
         say(w, PICK(w, lists));
     else
         say_value(w);
@@ -653,7 +691,10 @@ void grammar_experiment(const uint8_t *bytes, size_t n, fb_str *out)
     while (w.left && w.statements++ < 8) {
         if (pick(&w, 4) == 3) {
             say(&w, "do\nlocal c = ");
-            say_fields(&w, false);
+            if (pick(&w, 2))
+                say(&w, "{ plan = \"max\", params = { n = 4 } }");
+            else
+                say_fields(&w, false);
         } else {
             say(&w, "for c in e:sweep ");
             say_fields(&w, true);

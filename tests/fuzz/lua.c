@@ -101,7 +101,7 @@ static bool take_line(void *ctx, const char *text, size_t n)
     receiver *r = ctx;
     fb_error err = {0};
     bool fine = fb_graph_reader_feed(r->reader, text, n, &r->done, &err);
-    if (!fine) fprintf(stderr, "%s\n%.*s\n", err.text, (int)n, text);
+    if (!fine) fprintf(stderr, "%s\n%s\n%.*s\n", script, err.text, (int)n, text);
     MUST(fine);
     return true;
 }

@@ -46,6 +46,22 @@ static void test_dead_and_common(void **state)
     fb_graph_free(g);
 }
 
+/* A NaN that is folded has the sign that the machine gave it; two of them are one constant all the same. */
+static void test_nan(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("");
+    fb_attrs zero = {.dtype = FB_F32}, one = {.value = 1, .dtype = FB_F32};
+    fb_id a = add_op(g, FB_OP_CONST, NULL, 0, &zero), b = add_op(g, FB_OP_CONST, NULL, 0, &one);
+    fb_id nan = add_op(g, FB_OP_DIV, ARGS(a, a), NULL), negative = add_op(g, FB_OP_NEG, ARGS(nan), NULL);
+    output(g, nan, "u");
+    output(g, negative, "v");
+    output(g, b, "w");
+    g = canonical(g);
+    assert_int_equal(count(g, FB_OP_CONST), 2);
+    fb_graph_free(g);
+}
+
 /* Two op scopes compute their own; regions of the script do not part equal nodes. */
 static void test_scopes(void **state)
 {
@@ -333,7 +349,7 @@ int main(void)
         cmocka_unit_test(test_merged_views),    cmocka_unit_test(test_scope_keeps_operand),
         cmocka_unit_test(test_loops),           cmocka_unit_test(test_effects),
         cmocka_unit_test(test_varied),          cmocka_unit_test(test_large),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random),          cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests_name("canon", tests, NULL, NULL);
 }
