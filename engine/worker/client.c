@@ -535,7 +535,7 @@ static bool greet(fb_worker *w, const json_t *message)
 {
     fb_error why = {0};
     char seat[sizeof w->seat];
-    w->greeted = fb_answer_greets(message, seat, &why);
+    w->greeted = fb_reply_greets(message, seat, &why);
     if (w->greeted)
         memcpy(w->seat, seat, sizeof seat);
     else
@@ -572,7 +572,7 @@ static void take_message(fb_worker *w, json_t *message)
 {
     fb_worker_event e = {.id = fb_json_int_or(message, "id", 0), .message = message};
     bool ends = false;
-    if (!fb_answer_kind(message, &e.kind, &ends) || is_stray(w, &e)) {
+    if (!fb_reply_kind(message, &e.kind, &ends) || is_stray(w, &e)) {
         json_decref(message);
         return;
     }
@@ -581,7 +581,7 @@ static void take_message(fb_worker *w, json_t *message)
         json_decref(message);
         return;
     }
-    fb_answer_read(&e);
+    fb_reply_read(&e);
     if (ends && answered(w, e.id)) w->may_send += MESSAGES_A_REQUEST;
     if (e.kind == FB_WORKER_PREPARED && !is_prepared(w, e.id)) FB_VEC_PUSH(&w->prepared, e.id);
     if (e.kind == FB_WORKER_ERROR && e.error.kind == FB_ERR_CRASH) forget_prepared(w, e.id);

@@ -1,5 +1,5 @@
 /* What the two sides of the protocol (protocol.h) read of each other's messages, field by field: request.c what a
- * worker is asked, answer.c what it says. Nothing here starts, waits or keeps anything, so that both can be tested with
+ * worker is asked, reply.c what it says. Nothing here starts, waits or keeps anything, so that both can be tested with
  * bytes alone. */
 #ifndef FB_WORKER_MESSAGES_H
 #define FB_WORKER_MESSAGES_H
@@ -62,12 +62,12 @@ static inline bool fb_request_is_work(const fb_request *r)
 
 /* What kind of event the message is, and whether it ends the request of its id. False: of a later version, not for us.
  */
-bool fb_answer_kind(const json_t *message, fb_worker_event_kind *kind, bool *ends);
+bool fb_reply_kind(const json_t *message, fb_worker_event_kind *kind, bool *ends);
 /* Fills what an event of e->kind takes from e->message. A message that makes no sense becomes an ERROR event of the
  * same id that says so. */
-void fb_answer_read(fb_worker_event *e);
+void fb_reply_read(fb_worker_event *e);
 /* Whether who says hello speaks our protocol; `seat` is who we are at a workshop, "" where it is none. False with the
  * rest of a sentence about the worker. */
-bool fb_answer_greets(const json_t *message, char seat[33], fb_error *err);
+bool fb_reply_greets(const json_t *message, char seat[33], fb_error *err);
 
 #endif

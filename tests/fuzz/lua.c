@@ -172,16 +172,17 @@ static const fb_graph *graph_of(int model)
     return made[model] = r.result;
 }
 
-/* The front reads the plan as the script's process wrote it. */
-static void check_plan(const fb_graph *g, const fb_machine *m, const json_t *value)
+/* The front reads the plan as the script's process wrote it, with a planner that it has already. */
+static void check_plan(int model, bool cuda, const fb_machine *m, const json_t *value)
 {
+    static fb_planner *planners[MODELS][2];
+    fb_planner **planner = &planners[model][cuda];
     fb_error err = {0};
-    fb_planner *planner = fb_planner_new(g, m);
-    fb_plan *plan = fb_plan_from_json(planner, value, true, NULL, &err);
+    if (!*planner) *planner = fb_planner_new(graph_of(model), m);
+    fb_plan *plan = fb_plan_from_json(*planner, value, true, NULL, &err);
     if (!plan) fprintf(stderr, "%s\n", err.text);
     MUST(plan);
     fb_plan_free(plan);
-    fb_planner_free(planner);
 }
 
 /* The first byte says which graph, and whose machine. */
@@ -198,9 +199,10 @@ void run_lua_plan(const uint8_t *bytes, size_t n)
     begin("");
     if (load(&text)) {
         fb_plan_request r = {.graph = g, .name = "p"};
-        fb_machine_default(&r.machine, bytes[0] & 64 ? FB_DEVICE_CUDA : FB_DEVICE_HOST);
+        bool cuda = bytes[0] & 64;
+        fb_machine_default(&r.machine, cuda ? FB_DEVICE_CUDA : FB_DEVICE_HOST);
         if (fb_lua_call(&process, fb_process_run_plan, &r, &err, &line))
-            check_plan(g, &r.machine, r.result);
+            check_plan(bytes[0] % MODELS, cuda, &r.machine, r.result);
         else
             check_refusal(&err, line);
     }

@@ -88,10 +88,10 @@ void run_answers(const uint8_t *bytes, size_t n)
             check_error(&err);
             continue;
         }
-        if (fb_answer_kind(e.message, &e.kind, &ends)) {
-            if (e.kind == FB_WORKER_HELLO && !fb_answer_greets(e.message, seat, &err)) check_error(&err);
+        if (fb_reply_kind(e.message, &e.kind, &ends)) {
+            if (e.kind == FB_WORKER_HELLO && !fb_reply_greets(e.message, seat, &err)) check_error(&err);
             MUST(e.kind != FB_WORKER_HELLO || strlen(seat) == 0 || strlen(seat) == 32);
-            fb_answer_read(&e);
+            fb_reply_read(&e);
             check_clean(e.text);
             MUST(e.fraction >= 0 && e.fraction <= 1);
             if (e.kind == FB_WORKER_ERROR) check_error(&e.error);

@@ -859,8 +859,8 @@ static void what_a_worker_says_is_made_sense_of(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bool ends;
         fb_worker_event e = {.id = 1, .message = fb_json_parse(cases[i].text, strlen(cases[i].text), NULL)};
-        assert_true(fb_answer_kind(e.message, &e.kind, &ends));
-        fb_answer_read(&e);
+        assert_true(fb_reply_kind(e.message, &e.kind, &ends));
+        fb_reply_read(&e);
         assert_true(e.fraction == cases[i].fraction);
         assert_int_equal(e.kind == FB_WORKER_ERROR, cases[i].says != NULL);
         if (cases[i].says) {

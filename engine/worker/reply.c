@@ -23,7 +23,7 @@ static const struct {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-bool fb_answer_kind(const json_t *message, fb_worker_event_kind *kind, bool *ends)
+bool fb_reply_kind(const json_t *message, fb_worker_event_kind *kind, bool *ends)
 {
     const char *type = fb_json_string_or(message, "type", "");
     for (int k = 0; k < KINDS; k++) {
@@ -73,7 +73,7 @@ static bool read_part(fb_worker_event *e, fb_error *err)
     }
 }
 
-void fb_answer_read(fb_worker_event *e)
+void fb_reply_read(fb_worker_event *e)
 {
     fb_error why = {0};
     if (e->kind == FB_WORKER_PROGRESS) read_progress(e);
@@ -83,7 +83,7 @@ void fb_answer_read(fb_worker_event *e)
     e->error = why;
 }
 
-bool fb_answer_greets(const json_t *message, char seat[33], fb_error *err)
+bool fb_reply_greets(const json_t *message, char seat[33], fb_error *err)
 {
     char version[21];
     int64_t theirs = fb_json_int_or(message, "fusebox", 0);
