@@ -12,6 +12,7 @@
 #include "base/blas.h"
 #include "base/integer.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "graph/element.h"
 #include "interp/parts.h"
 #include "interp/trial_parts.h"
@@ -22,7 +23,8 @@
 enum {
     BLOCK = 1 << 15,
     SAMPLE_BLOCK = 1 << 12,
-    HELD = 6, /* values as large as the result that a block may hold */
+    HANDED = 1 << 14, /* elements that are worth a thread where they are handed over */
+    HELD = 6,         /* values as large as the result that a block may hold */
     GROUPING_MOST = 1 << 22,
     LOOKS_MOST = 1 << 20, /* slots looked at for cuts that leave dimensions whole */
     RUN_LEAST = 256,      /* elements of such a block that lie together */
@@ -1149,49 +1151,86 @@ static bool reduce_long_rows(const run *r, fb_trial_eval *e)
 
 /* ---- handing over ---- */
 
+typedef struct {
+    fb_trial_eval *e;
+    const fb_trial_block *b;
+    fb_dtype dtype;
+    double *to; /* plane behind plane */
+} rounded_block;
+
+static void round_part(void *ctx, int64_t first, int64_t last)
+{
+    const rounded_block *s = ctx;
+    const fb_trial_block *b = s->b;
+    for (int l = 1; l < b->lanes; l++) {
+        fb_rounding r = fb_rounding_of(s->e->s, l, b->node, s->dtype, true);
+        for (int64_t at = first; at < last; at += FB_TRIAL_CHUNK) {
+            int n = last - at < FB_TRIAL_CHUNK ? (int)(last - at) : FB_TRIAL_CHUNK;
+            int lost = fb_round_lane(&r, n, b->v[l] + at, s->to + l * b->n + at);
+            if (lost >= 0) fb_trial_overflowed(s->e, b->node, at + lost, b->v[l][at + lost]);
+        }
+    }
+}
+
 /* The lanes of a block as they are stored: 16-bit values that a lane kept in f32 are rounded now. */
 static bool round_stored(fb_trial_eval *e, const fb_node *node, fb_trial_block *b, fb_cells **room)
 {
     if (!fb_dtype_is_float(node->dtype) || node->dtype == FB_F64 || b->lanes == 1) return true;
     if (!(*room = fb_trial_cells(e, b->node, b->n * b->lanes))) return false;
-    for (int l = 1; l < b->lanes; l++) {
-        double *to = (*room)->at.f + l * b->n;
-        fb_rounding r = fb_rounding_of(e->s, l, b->node, node->dtype, true);
-        for (int64_t at = 0; at < b->n; at += FB_TRIAL_CHUNK) {
-            int n = b->n - at < FB_TRIAL_CHUNK ? (int)(b->n - at) : FB_TRIAL_CHUNK;
-            int lost = fb_round_lane(&r, n, b->v[l] + at, to + at);
-            if (lost >= 0) fb_trial_overflowed(e, b->node, at + lost, b->v[l][at + lost]);
-        }
-        b->v[l] = to;
-    }
+    fb_trial_for(e, b->n, HANDED, round_part, &(rounded_block){e, b, node->dtype, (*room)->at.f});
+    for (int l = 1; l < b->lanes; l++) b->v[l] = (*room)->at.f + l * b->n;
     return true;
 }
 
-/* A block piece by piece: what lies together in the tensor. */
-static void hand_pieces(const run *r, int thread, const fb_trial_block *b, const fb_box *box)
+typedef struct {
+    const run *r;
+    const fb_trial_block *b;
+    const fb_box *box;
+    int64_t piece;
+    int cut; /* the last dimension that is cut; those before it are run through; -1: none */
+    int first_thread, shares;
+} handed;
+
+/* A share of a block, piece by piece: what lies together in the tensor. */
+static void hand_share(const handed *h, int64_t share)
 {
-    const fb_shape *shape = &r->s->g->nodes[b->node].shape;
+    const fb_trial_block *b = h->b;
+    const fb_shape *shape = &h->r->s->g->nodes[b->node].shape;
     fb_box whole = fb_box_whole(shape);
-    int64_t steps[FB_MAX_RANK], piece = 1;
-    int d = shape->rank - 1; /* the last dimension that is cut; those before it are run through */
+    int64_t steps[FB_MAX_RANK], end = b->n * (share + 1) / h->shares;
     fb_box_steps(&whole, shape->rank, steps);
-    for (; d > 0 && box->hi[d] - box->lo[d] == shape->dim[d]; d--) piece *= shape->dim[d];
-    if (d >= 0) piece *= box->hi[d] - box->lo[d];
-    for (int64_t done = 0; done < b->n; done += piece) {
-        fb_trial_block one = {.node = b->node, .want = b->want, .n = piece, .lanes = b->lanes};
-        int64_t rest = done / piece;
-        if (d >= 0) one.first = box->lo[d] * steps[d];
-        for (int k = d - 1; k >= 0; k--) {
-            int64_t extent = box->hi[k] - box->lo[k];
-            one.first += (box->lo[k] + rest % extent) * steps[k];
+    for (int64_t at = b->n * share / h->shares, n; at < end; at += n) {
+        int64_t rest = at / h->piece, inside = at % h->piece;
+        n = h->piece - inside < end - at ? h->piece - inside : end - at;
+        fb_trial_block one = {.node = b->node, .want = b->want, .first = inside, .n = n, .lanes = b->lanes};
+        if (h->cut >= 0) one.first += h->box->lo[h->cut] * steps[h->cut];
+        for (int k = h->cut - 1; k >= 0; k--) {
+            int64_t extent = h->box->hi[k] - h->box->lo[k];
+            one.first += (h->box->lo[k] + rest % extent) * steps[k];
             rest /= extent;
         }
         for (int l = 0; l < b->lanes; l++) {
-            one.v[l] = b->v[l] ? b->v[l] + done : NULL;
-            one.i[l] = b->i[l] ? b->i[l] + done : NULL;
+            one.v[l] = b->v[l] ? b->v[l] + at : NULL;
+            one.i[l] = b->i[l] ? b->i[l] + at : NULL;
         }
-        r->sink(r->sink_ctx, thread, &one);
+        h->r->sink(h->r->sink_ctx, h->first_thread + (int)share, &one);
     }
+}
+
+static void hand_shares(void *ctx, int64_t first, int64_t last)
+{
+    for (int64_t k = first; k < last; k++) hand_share(ctx, k);
+}
+
+/* A large block that is evaluated alone is taken by all threads, a share each. */
+static void hand_pieces(const run *r, const fb_trial_eval *e, const fb_trial_block *b, const fb_box *box)
+{
+    const fb_shape *shape = &r->s->g->nodes[b->node].shape;
+    handed h = {.r = r, .b = b, .box = box, .piece = 1, .cut = shape->rank - 1, .first_thread = e->thread, .shares = 1};
+    for (; h.cut > 0 && box->hi[h.cut] - box->lo[h.cut] == shape->dim[h.cut]; h.cut--) h.piece *= shape->dim[h.cut];
+    if (h.cut >= 0) h.piece *= box->hi[h.cut] - box->lo[h.cut];
+    if (e->workers > 1 && b->n >= 2 * HANDED) h.shares = e->workers;
+    fb_parallel_for_some(h.shares, h.shares, 1, hand_shares, &h);
 }
 
 static bool hand_over(const run *r, fb_trial_eval *e, const group *gr, int64_t block, int member)
@@ -1218,7 +1257,7 @@ static bool hand_over(const run *r, fb_trial_eval *e, const group *gr, int64_t b
             b.i[l] = fb_trial_i(&part, l);
     }
     bool ok = round_stored(e, node, &b, &rounded);
-    if (ok) hand_pieces(r, e->thread, &b, &box);
+    if (ok) hand_pieces(r, e, &b, &box);
     fb_trial_cells_drop(e, taken);
     fb_trial_cells_drop(e, rounded);
     return ok;
@@ -1242,24 +1281,28 @@ typedef struct {
     fb_trial_eval e;
 } worker;
 
-static void *work(void *ctx)
+static void work(worker *w)
 {
-    worker *w = ctx;
     for (;;) {
         int64_t task = atomic_fetch_add(&w->r->next, 1);
-        if (task >= w->r->n_tasks || atomic_load(&w->r->s->stop)) return NULL;
-        if (!run_task(w->r, &w->e, w->r->tasks[task])) return NULL;
+        if (task >= w->r->n_tasks || atomic_load(&w->r->s->stop)) return;
+        if (!run_task(w->r, &w->e, w->r->tasks[task])) return;
     }
+}
+
+static void work_some(void *ctx, int64_t first, int64_t last)
+{
+    worker *workers = ctx;
+    for (int64_t k = first; k < last; k++) work(&workers[k]);
 }
 
 /* BLAS runs in the thread that asks it: products are shared out here (trial_contract.c). */
 static void run_all(run *r)
 {
-    int threads = fb_trial_threads(r->s->o), started = 0;
+    int threads = fb_trial_threads(r->s->o);
     const fb_blas *blas = fb_blas_get(NULL);
     int before = blas && blas->get_num_threads && blas->set_num_threads ? blas->get_num_threads() : 0;
     worker *workers = fb_calloc((size_t)threads, sizeof *workers);
-    pthread_t *ids = fb_calloc((size_t)threads, sizeof *ids);
     for (int t = 0; t < threads; t++) {
         workers[t].r = r;
         fb_trial_eval_open(&workers[t].e, r->s, t);
@@ -1280,17 +1323,11 @@ static void run_all(run *r)
     workers[0].e.workers = 1;
     fb_trial_empty_pool(&workers[0].e);
     atomic_store(&r->next, r->n_serial);
-    if (ok && r->n_tasks > r->n_serial) {
-        while (started < threads - 1 && pthread_create(&ids[started], NULL, work, &workers[started + 1]) == 0)
-            started++;
-        work(&workers[0]);
-        for (int t = 0; t < started; t++) pthread_join(ids[t], NULL);
-    }
+    if (ok && r->n_tasks > r->n_serial) fb_parallel_for_some(threads, threads, 1, work_some, workers);
     if (before) blas->set_num_threads(before);
     for (int k = 0; k < r->s->n_slots; k++) fb_trial_drop(&workers[0].e, &r->s->done[k]);
     for (int t = 0; t < threads; t++) fb_trial_eval_close(&workers[t].e);
     fb_free(workers);
-    fb_free(ids);
 }
 
 int fb_trial_threads(const fb_trial_options *o)

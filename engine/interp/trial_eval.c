@@ -2,9 +2,10 @@
 #include "interp/trial_parts.h"
 
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/str.h"
 
-enum { POOL_MOST = 256 << 20, THREADS_MOST = 64 };
+enum { POOL_MOST = 256 << 20 };
 
 /* ---- cells ---- */
 
@@ -178,38 +179,16 @@ int fb_trial_lanes_of(const fb_trial_eval *e, const fb_node *node)
 
 /* ---- threads inside a node ---- */
 
-typedef struct {
-    void (*fn)(void *ctx, int64_t first, int64_t last);
-    void *ctx;
-    int64_t n, grain;
-    atomic_llong next;
-} parts;
-
-static void *run_parts(void *ctx)
-{
-    parts *p = ctx;
-    for (;;) {
-        int64_t first = atomic_fetch_add(&p->next, p->grain);
-        if (first >= p->n) return NULL;
-        p->fn(p->ctx, first, first + p->grain < p->n ? first + p->grain : p->n);
-    }
-}
-
 void fb_trial_for(const fb_trial_eval *e, int64_t n, int64_t grain, void (*fn)(void *ctx, int64_t first, int64_t last),
                   void *ctx)
 {
-    int workers = e->workers < THREADS_MOST ? e->workers : THREADS_MOST, started = 0;
     if (n <= 0) return;
-    if (workers < 2 || n < 2 * grain) {
+    if (e->workers < 2 || n < 2 * grain) {
         fn(ctx, 0, n);
         return;
     }
-    int64_t fair = n / (4 * workers);
-    parts p = {.fn = fn, .ctx = ctx, .n = n, .grain = grain > fair ? grain : fair};
-    pthread_t threads[THREADS_MOST];
-    while (started < workers - 1 && pthread_create(&threads[started], NULL, run_parts, &p) == 0) started++;
-    run_parts(&p);
-    for (int k = 0; k < started; k++) pthread_join(threads[k], NULL);
+    int64_t fair = n / (4 * e->workers);
+    fb_parallel_for_some(e->workers, n, grain > fair ? grain : fair, fn, ctx);
 }
 
 /* ---- nodes ---- */

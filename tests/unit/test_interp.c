@@ -293,11 +293,12 @@ static void blas_works_for_this_cpu(void **state)
 #if defined(__x86_64__) && defined(__GNUC__)
     const fb_blas *blas = fb_blas_get(NULL);
     __builtin_cpu_init();
-    if (!blas || getenv("OPENBLAS_CORETYPE") || !__builtin_cpu_supports("avx2")) skip();
+    if (!blas || getenv("OPENBLAS_CORETYPE") || !__builtin_cpu_supports("avx2")) {
+        print_message("# skipped: there is no choice to make\n");
+        return;
+    }
     assert_null(strstr(blas->description, "Prescott"));
     assert_null(getenv("OPENBLAS_CORETYPE"));
-#else
-    skip();
 #endif
 }
 

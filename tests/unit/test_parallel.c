@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { PIECE = 4 << 20, BEYOND = 64 }; /* PIECE: of memory, what one thread takes at a time */
 
@@ -99,6 +101,82 @@ static void loops_stand_in_loops(void **state)
     }
 }
 
+/* Parts that wait for each other: so many threads are there, whatever the cores. Again and again, as loops come. */
+typedef struct {
+    int wanted;
+    pthread_mutex_t lock;
+    pthread_cond_t all;
+    int there;
+} meeting;
+
+static void meet(void *ctx, int64_t first, int64_t last)
+{
+    meeting *m = ctx;
+    (void)first;
+    (void)last;
+    pthread_mutex_lock(&m->lock);
+    if (++m->there == m->wanted) pthread_cond_broadcast(&m->all);
+    while (m->there < m->wanted) pthread_cond_wait(&m->all, &m->lock);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void as_many_threads_as_asked_for(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 300; k++) {
+        meeting m = {.wanted = 1 + k % 7, .lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
+        fb_parallel_for_some(m.wanted, m.wanted, 1, meet, &m);
+        assert_int_equal(m.there, m.wanted);
+    }
+}
+
+static void *count_alone(void *ctx)
+{
+    counted *c = ctx;
+    for (int k = 0; k < 200; k++) fb_parallel_for_some(4, c->n, c->grain, count_part, c);
+    return NULL;
+}
+
+static void loops_of_several_threads(void **state)
+{
+    (void)state;
+    enum { THREADS = 3 };
+    pthread_t thread[THREADS];
+    counted c[THREADS];
+    for (int t = 0; t < THREADS; t++) {
+        c[t] = (counted){.n = 50, .grain = 3, .seen = fb_calloc(50, sizeof(atomic_int))};
+        assert_int_equal(pthread_create(&thread[t], NULL, count_alone, &c[t]), 0);
+    }
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(thread[t], NULL);
+        assert_int_equal(c[t].bad, 0);
+        for (int i = 0; i < 50; i++) assert_int_equal(c[t].seen[i], 200);
+        fb_free(c[t].seen);
+    }
+}
+
+/* Its parent's threads are not there, and it has its own. */
+static void a_child_has_its_own_threads(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    return; /* it follows no child that starts threads */
+#endif
+    meeting m = {.wanted = 4, .lock = PTHREAD_MUTEX_INITIALIZER, .all = PTHREAD_COND_INITIALIZER};
+    fb_parallel_for_some(4, 4, 1, meet, &m);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        m.there = 0;
+        fb_parallel_for_some(4, 4, 1, meet, &m);
+        _exit(m.there == 4 ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void memory_is_copied_set_and_compared(void **state)
 {
     (void)state;
@@ -135,11 +213,10 @@ static void memory_is_copied_set_and_compared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_index_comes_once),
-        cmocka_unit_test(nothing_is_not_called),
-        cmocka_unit_test(one_part_is_the_callers),
-        cmocka_unit_test(loops_stand_in_loops),
-        cmocka_unit_test(memory_is_copied_set_and_compared),
+        cmocka_unit_test(every_index_comes_once),   cmocka_unit_test(as_many_threads_as_asked_for),
+        cmocka_unit_test(loops_of_several_threads), cmocka_unit_test(a_child_has_its_own_threads),
+        cmocka_unit_test(nothing_is_not_called),    cmocka_unit_test(one_part_is_the_callers),
+        cmocka_unit_test(loops_stand_in_loops),     cmocka_unit_test(memory_is_copied_set_and_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
