@@ -217,12 +217,14 @@ static uint32_t decision_draw(const job *j, double x)
     return fb_trial_draw(fb_trial_bits(x), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
 }
 
-/* Of two elements that lie at the same place for unlike reasons, as sums do that are 0, one may turn without the other:
- * if such elements always turned together, what they add up to might cancel. */
-static uint32_t step_draw(const job *j, const chunk *c, int k, double x)
+/* Of two elements that lie at the same place for unlike reasons, as sums do that are 0 or steps of what was open itself,
+ * one may turn without the other: if such elements always turned together, what they add up to might cancel. Alike are
+ * those whose lanes are. */
+static uint32_t step_draw(const job *j, const double *const *x, int k)
 {
-    return decision_draw(j, x) ^
-           fb_trial_draw(fb_trial_bits(c->spread[k]), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_REST));
+    uint64_t all = 0;
+    for (int l = 1; l < j->e->s->lanes; l++) all = fb_splitmix64(all ^ fb_trial_bits(x[l][k]));
+    return decision_draw(j, x[0][k]) ^ fb_trial_draw(all, fb_trial_key(j->e->s, 0, j->id, FB_DRAW_REST));
 }
 
 /* What a comparison's draw is of: the difference; of what is equal, as all that a relu has cut off is to 0, the operands
@@ -247,12 +249,19 @@ static void compare_apart(const job *j, chunk *c, int lanes, int n, const double
     }
 }
 
-/* In one lane nothing that is open holds, in one all does: a stored maximum of 16 bits may equal none of the values
- * that it was made of, where these are computed anew and kept wide. In each other lane each goes its own way: if the
- * same two always turned together, a sum would not show what one of them adds to it. */
+/* In one lane nothing that is open holds and all goes down, in one all holds and goes up: a stored maximum of 16 bits may
+ * equal none of the values that it was made of, where these are computed anew and kept wide. In each of the others each
+ * goes its own way. If two always turned together, or one always where the other does not, a sum would not show what one
+ * of them adds to it; so each has as many ways as there are. */
+static bool goes_above(int lane, uint32_t draw)
+{
+    enum { ALL_BELOW = 3, ALL_ABOVE = 4 };
+    if (lane == ALL_BELOW || lane == ALL_ABOVE) return lane == ALL_ABOVE;
+    return draw >> lane & 1;
+}
+
 static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
 {
-    enum { NONE = 3, ALL = 4 };
     int lanes = j->e->s->lanes;
     const double *differences[FB_LANES];
     for (int l = 0; l < lanes; l++) {
@@ -267,7 +276,7 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
         if (j->margins && c->spread[k] > 0) j->margins[at + k] = fabs(d) / c->spread[k];
         if (!is_open(fabs(d), c->spread[k])) continue;
         uint32_t draw = comparison_draw(j, c, k, d);
-        for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : draw >> l & 1;
+        for (int l = 1; l < lanes; l++) c->y[l][k] = goes_above(l, draw);
     }
 }
 
@@ -293,10 +302,10 @@ static void decide_steps(const job *j, chunk *c, int n)
     for (int k = 0; k < n; k++) {
         double x = c->x[0][0][k], jump = nearest_jump(j, x);
         if (!is_open(fabs(x - jump), c->spread[k])) continue;
-        uint32_t draw = step_draw(j, c, k, x);
+        uint32_t draw = step_draw(j, c->x[0], k);
         for (int l = 1; l < lanes; l++) {
             if (isnan(c->x[0][l][k]) || (!one_jump && fabs(c->x[0][l][k] - jump) > 1)) continue;
-            bool above = fb_trial_takes(l, draw);
+            bool above = goes_above(l, draw);
             double to = above ? fmax(c->x[0][l][k], nextafter(jump, INFINITY))
                               : fmin(c->x[0][l][k], nextafter(jump, -INFINITY));
             if (truth)
@@ -332,11 +341,11 @@ static void decide_remainders(const job *j, chunk *c, int n)
             continue;
         }
         if (!is_open(fabs(q - whole), c->spread[k])) continue;
-        uint32_t draw = step_draw(j, c, k, q);
+        uint32_t draw = step_draw(j, quotients, k);
         for (int l = 1; l < lanes; l++) {
             double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a), part = rest / b;
             if (isnan(rest) || fabs(part) > 1) continue;
-            bool above = fb_trial_takes(l, draw);
+            bool above = goes_above(l, draw);
             /* In units of b the rest is a little more than 0, or a little less than 1. */
             c->y[l][k] = above ? fmax(part, 0) * b : (1 + fmin(part, 0)) * b;
         }
@@ -371,9 +380,9 @@ static void decide_sides(const job *j, chunk *c, int n)
     for (int k = 0; k < n; k++) {
         double x = c->x[of][0][k];
         if (!is_open(fabs(x), c->spread[k])) continue;
-        uint32_t draw = step_draw(j, c, k, x);
+        uint32_t draw = step_draw(j, c->x[of], k);
         for (int l = 1; l < lanes; l++) {
-            double turned = copysign(c->x[of][l][k], fb_trial_takes(l, draw) ? 1 : -1);
+            double turned = copysign(c->x[of][l][k], goes_above(l, draw) ? 1 : -1);
             const double *a = of ? &c->x[0][l][k] : &turned, *b = of ? &turned : &c->x[1][l][k];
             fb_pointwise_f64(j->node->op, j->node->attrs, 1, a, b, b, &c->y[l][k]);
         }
@@ -603,6 +612,7 @@ static void hand_on_margins(const job *j, const chunk *c, int64_t at, int n)
 }
 
 /* What an integer cannot hold becomes what the device makes of it: one thing in half of the lanes, another in the rest.
+ * Lanes in which it can hold it keep that: next to a pole a kernel may have missed what is infinite in exact numbers.
  * Lanes of exact operands are those of lane 0. */
 static bool casts_to_whole(const job *j)
 {
@@ -618,7 +628,10 @@ static void decide_overflows(const job *j, chunk *c, int lanes, int n)
         if (fits) continue;
         atomic_store_explicit(j->lost, true, memory_order_relaxed);
         uint32_t draw = decision_draw(j, c->x[0][0][k]);
-        for (int l = 1; l < lanes; l++) c->y[l][k] = fb_trial_takes(l, draw) ? 0 : -beyond;
+        for (int l = 1; l < lanes; l++) {
+            bool own = j->operand_lanes > 1 && fabs(c->x[0][l][k]) < beyond;
+            if (!own) c->y[l][k] = fb_trial_takes(l, draw) ? 0 : -beyond;
+        }
     }
 }
 

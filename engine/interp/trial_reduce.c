@@ -14,7 +14,7 @@ enum { SUM_PART = 64, SUM_SURE = 16, ROWS = 256, TURNED = 16 };
 
 typedef struct {
     int64_t n;
-    double sum, partial, squares; /* partial: the largest sum on the way */
+    double sum, partial, squares; /* partial: the largest sum on the way; of a product: without factors of 0 */
     fb_exactness exact;
     fb_bound_repeats repeats;
     double large, small; /* of a product: of what is more than 1, and less, by magnitude */
@@ -83,17 +83,20 @@ FB_TRIAL_WIDE static double extreme_row(const double *x, int64_t n, double sign)
     return isnan(nan) ? nan : sign * most[0];
 }
 
-/* A rounding a factor, unless all on the way are numbers of the accumulator. */
+/* A rounding a factor, unless all on the way are numbers of the accumulator; factors of 0 come last, for in another order
+ * they would not hide what the rest does. */
 static void product_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype)
 {
-    if (s->n == 0) s->sum = s->large = s->small = 1;
+    if (s->n == 0) s->sum = s->partial = s->large = s->small = 1;
     for (int64_t k = 0; k < n; k++) {
         double size = fabs(x[k]);
+        s->sum *= x[k];
+        if (size == 0) continue;
         s->large *= fmax(size, 1);
-        s->small *= size > 0 ? fmin(size, 1) : 1;
-        double next = s->sum * x[k];
-        s->exact.over |= dtype == FB_F64 ? fma(s->sum, x[k], -next) != 0 : (double)(float)next != next;
-        s->sum = next;
+        s->small *= fmin(size, 1);
+        double next = s->partial * x[k];
+        s->exact.over |= dtype == FB_F64 ? fma(s->partial, x[k], -next) != 0 : (double)(float)next != next;
+        s->partial = next;
     }
     s->n += n;
 }
@@ -153,7 +156,7 @@ static double product_lost(const sum_state *s, fb_dtype dtype)
 {
     bool wide = dtype == FB_F64;
     double most = wide ? DBL_MAX : FLT_MAX, least = wide ? DBL_MIN : FLT_MIN;
-    if (s->large > most && s->small < least) return NAN;
+    if (s->large > most && (s->small < least || s->sum == 0)) return NAN;
     return s->large > most || (s->small < least && fabs(s->sum) >= least) ? INFINITY : 0;
 }
 

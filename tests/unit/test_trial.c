@@ -159,6 +159,23 @@ static void test_products_lost_both_ways_are_open(void **state)
     rig_free(&r);
 }
 
+/* A factor of 0 that comes first hides nothing: in another order infinity is multiplied by it. */
+static void test_products_with_nothing_in_them_may_overflow(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    for (int large = 0; large < 2; large++) {
+        rig r = rig_new();
+        double factors[N] = {0};
+        for (int k = 1; k < N; k++) factors[k] = large ? 1000 : 2;
+        fb_id y = add_at(&r, FB_OP_PROD, data(&r, FB_F32, SHAPE(1, N), factors), last_axis);
+        trials *t = try_all(&r, &y, 1);
+        assert_true(t->at[0].v[0][0] == 0 && isnan(t->at[0].v[1][0]) == large && isnan(t->at[0].v[3][0]) == large);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
 /* x·Φ(x) of -9 is 1e-18, and 0 in floats: its sign may be each of three, and the sign's size two. */
 static void test_signs_near_zero_may_be_zero(void **state)
 {
@@ -298,7 +315,8 @@ static void test_sums_of_nothing_turn_one_by_one(void **state)
     for (int i = 1; i < N; i++) {
         int alike = 0;
         for (int l = 1; l <= FB_TRIALS; l++) alike += t->at[0].v[l][i] == t->at[0].v[l][0];
-        assert_int_equal(lanes_with(t, 0, i, 1), FB_TRIALS / 2);
+        int above = lanes_with(t, 0, i, 1);
+        assert_true(above > 0 && above < FB_TRIALS);
         together += alike == FB_TRIALS;
     }
     assert_true(together < N / 2);
@@ -761,9 +779,8 @@ static void test_close_decisions_go_both_ways(void **state)
         if (i == 5) continue;
         int zero = i == 3, n_low = lanes_with(t, i, 0, low[i]), n_high = lanes_with(t, i, 0, high[i]);
         if (zero) assert_int_equal(lanes_with(t, i, 0, 0), 1); /* a sign's third value */
-        bool compares = i == 0 || i == 7; /* each lane goes its own way, but one each that holds, and does not */
         assert_true(n_low + n_high + zero == FB_TRIALS);
-        assert_true(compares ? n_low > 0 && n_high > 0 : abs(n_low - n_high) == zero);
+        assert_true(n_low > 0 && n_high > 0); /* each lane goes its own way, but one that goes up, and one down */
         assert_true(spread_at(t, i, 1) == 0);
     }
     int next_to_one = 0, next_to_nothing = 0;
@@ -771,8 +788,7 @@ static void test_close_decisions_go_both_ways(void **state)
         next_to_one += t->at[5].v[l][0] > 0.999;
         next_to_nothing += fabs(t->at[5].v[l][0]) < 0.001;
     }
-    assert_int_equal(next_to_one, FB_TRIALS / 2);
-    assert_int_equal(next_to_nothing, FB_TRIALS / 2);
+    assert_true(next_to_one > 0 && next_to_nothing > 0 && next_to_one + next_to_nothing == FB_TRIALS);
     trials_free(t);
     rig_free(&r);
 }
@@ -2141,11 +2157,28 @@ static void test_products_of_what_doubles_left(void **state)
     rig_free(&r);
 }
 
+/* ceil(tanh(x)) of a small x is -1 or 0, by a rounding. However two such are drawn, their sum is seen to be open. */
+static void test_steps_do_not_make_up_for_each_other(void **state)
+{
+    (void)state;
+    enum { ROWS = 500 };
+    static double x[2 * ROWS];
+    for (int k = 0; k < 2 * ROWS; k++) x[k] = (double)(float)fb_rng_uniform(fb_rng_bits(1, (uint64_t)k), -30, -12);
+    rig r = rig_new();
+    fb_id steps = add1(&r, FB_OP_CEIL, add1(&r, FB_OP_TANH, data(&r, FB_F32, SHAPE(ROWS, 2), x)));
+    fb_id sum = add_at(&r, FB_OP_SUM, steps, (fb_attrs){.n_axes = 1, .axes = {1}});
+    trials *t = try_all(&r, &sum, 1);
+    for (int k = 0; k < ROWS; k++) assert_true(spread_at(t, 0, k) >= 1);
+    trials_free(t);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_computed_again),
         cmocka_unit_test(test_products_taken_in_by_doubles),
+        cmocka_unit_test(test_steps_do_not_make_up_for_each_other),
         cmocka_unit_test(test_products_of_what_roundings_left),
         cmocka_unit_test(test_products_of_what_doubles_left),
         cmocka_unit_test(test_little_that_is_left_may_be_apart),
@@ -2199,6 +2232,7 @@ int main(void)
         cmocka_unit_test(test_products_that_overflow_on_the_way_are_open),
         cmocka_unit_test(test_means_whose_sums_overflow_are_open),
         cmocka_unit_test(test_products_lost_both_ways_are_open),
+        cmocka_unit_test(test_products_with_nothing_in_them_may_overflow),
         cmocka_unit_test(test_signs_near_zero_may_be_zero),
         cmocka_unit_test(test_poles_in_reach_are_open),
         cmocka_unit_test(test_prefix_sums_are_off_together),
