@@ -81,7 +81,7 @@ const char *fb_error_kind_name(fb_error_kind kind)
 
 fb_error_kind fb_error_kind_parse(const char *name)
 {
-    for (unsigned i = 0; name && i < sizeof kind_names / sizeof *kind_names; i++)
+    for (unsigned i = FB_OK + 1; name && i < sizeof kind_names / sizeof *kind_names; i++)
         if (strcmp(kind_names[i], name) == 0) return (fb_error_kind)i;
     return FB_ERR_SYSTEM;
 }

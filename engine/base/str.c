@@ -149,6 +149,12 @@ void fb_text_clean(char *to, size_t room, const char *from, size_t n)
     to[out] = '\0';
 }
 
+bool fb_text_is_blank(const char *text)
+{
+    while (*text && ((unsigned char)*text <= ' ' || *text == 0x7f)) text++;
+    return !*text;
+}
+
 void fb_str_add_clean(fb_str *s, const char *text, const char *kept)
 {
     size_t n = strlen(text), len;

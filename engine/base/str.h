@@ -35,6 +35,9 @@ void fb_text_clean(char *to, size_t room, const char *from, size_t n);
 /* The same for text of any length, added whole; control characters that stand in `kept` ("\n\t") stay as they are. */
 void fb_str_add_clean(fb_str *s, const char *text, const char *kept);
 
+/* Whether there is nothing in it that anybody could read. */
+bool fb_text_is_blank(const char *text);
+
 /* One word of a shell's command line: quoted where the shell would take it for anything else. */
 void fb_str_add_word(fb_str *s, const char *word);
 

@@ -442,6 +442,9 @@ static bool check_loop_operands(const fb_graph *g, int64_t trips, const fb_id *i
 {
     char shape[192];
     if (trips < 0) return fb_fail(err, FB_ERR_INPUT, "loop: %lld trips", (long long)trips);
+    if (trips > FB_MAX_ELEMENTS) /* as many as a message can say */
+        return fb_fail(err, FB_ERR_INPUT, "loop: %lld trips are more than the %lld there may be", (long long)trips,
+                       (long long)FB_MAX_ELEMENTS);
     fb_node all = {.op = FB_OP_LOOP, .region = g->builder->region, .n_args = n_inits, .args = inits};
     if (!check_operands(g, &all, err)) return false;
     all.n_args = n_scanned;

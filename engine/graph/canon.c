@@ -7,6 +7,7 @@
 #include "graph/build.h"
 #include "graph/fold.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,7 +122,8 @@ static void merge_views(pass *p, fb_id id)
 static void become_constant(pass *p, fb_node *n, double value)
 {
     fb_attrs *at = FB_NEW(p->scratch, fb_attrs);
-    at->value = value;
+    /* one NaN, as nodes that are added have: 0 / 0 has a sign on some machines */
+    at->value = isnan(value) ? NAN : value;
     at->dtype = n->dtype;
     at->shape.rank = n->shape.rank; /* field by field: the record is hashed as bytes */
     for (int d = 0; d < n->shape.rank; d++) at->shape.dim[d] = n->shape.dim[d];

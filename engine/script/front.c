@@ -418,6 +418,7 @@ static bool take_error(fb_script *s, const json_t *m, fb_error *err)
     bool of_experiment = s->experiment != EXPERIMENT_NONE && id == s->experiment_id;
     if (!fatal && !of_experiment && !is_awaited(s, err)) return false;
     line = fb_json_int_or(m, "line", 0);
+    if (fb_text_is_blank(text)) text = "the script gave no reason";
     fb_text_clean(clean, sizeof clean, text, strlen(text));
     push_error(s, id, fb_error_kind_parse(fb_json_string_or(m, "kind", "input")),
                line > 0 && line < INT_MAX ? (int)line : 0, clean);

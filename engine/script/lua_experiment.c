@@ -383,15 +383,11 @@ static int row(lua_State *L)
     experiment *e = check_experiment(L);
     luaL_checktype(L, 3, LUA_TTABLE);
     json_t *whole = json_incref(case_message(L, "case", e->id));
-    json_t *m = json_pack("{s:s, s:I, s:o}", "type", "row", "id", (json_int_t)e->id, "case", whole);
+    json_t *m =
+        fb_process_draft(p, json_pack("{s:s, s:I, s:o}", "type", "row", "id", (json_int_t)e->id, "case", whole));
     json_object_del(whole, "type");
     json_object_del(whole, "id");
-    json_decref(p->held);
-    p->held = json_incref(m);
-    json_t *values = fb_lua_to_json(L, 3, "row"); /* lets go of what was held: m is ours from here */
-    json_object_set_new(m, "row", values);
-    json_decref(p->held);
-    p->held = m;
+    json_object_set_new(m, "row", fb_lua_to_json(L, 3, "row"));
     keep_figures(L, m);
     send_kept(L, json_incref(m), "row");
     return 0;
@@ -498,6 +494,7 @@ int fb_process_run_experiment(lua_State *L)
     lua_settop(L, 0);
     fb_module_push_field(L, "experiment");
     if (!lua_isfunction(L, 1)) return fb_lua_raise(L, "the script has no experiment");
+    fb_lua_blame(L);
     experiment *e = lua_newuserdatauv(L, sizeof *e, COUNTS);
     *e = (experiment){r->id, true};
     luaL_setmetatable(L, experiment_type);
@@ -551,6 +548,7 @@ int fb_answer_run(lua_State *L)
     fb_module_push_field(L, "puzzle");
     if (lua_istable(L, 1)) lua_getfield(L, 1, "answer");
     if (!lua_isfunction(L, -1)) return fb_lua_raise(L, "the script's puzzle has no answer function");
+    fb_lua_blame(L);
     if (json_is_object(r->why))
         fb_lua_push_json(L, r->why);
     else

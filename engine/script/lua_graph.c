@@ -127,7 +127,9 @@ static int rand_source(lua_State *L)
     lua_settop(L, 4);
     luaL_checktype(L, 2, LUA_TTABLE);
     fb_attrs at = {.shape = fb_tensor_shape(L, 2, "random"), .dtype = fb_tensor_dtype(L, 3, FB_F32)};
-    at.seed = (uint64_t)option_number(L, 4, "seed", 0);
+    double seed = option_number(L, 4, "seed", 0);
+    if (seed != floor(seed) || fabs(seed) > 0x1p53) fb_lua_raise(L, "random: a seed is a whole number, not %g", seed);
+    at.seed = (uint64_t)(int64_t)seed;
     read_dist(L, 4, "random", &at);
     return fb_tensor_add(L, FB_OP_RANDOM, NULL, 0, &at, NULL);
 }
@@ -193,9 +195,7 @@ static int load(lua_State *L)
     check_options(L, 4, "load", known);
     char clean[256];
     fb_text_clean(clean, sizeof clean, file, strlen(file));
-    json_t *request = json_object();
-    json_decref(p->held);
-    p->held = request;
+    json_t *request = fb_process_draft(p, json_object());
     json_object_set_new(request, "type", json_string("load_file"));
     json_object_set_new(request, "name", json_string(clean));
     bool param = false;
@@ -203,12 +203,7 @@ static int load(lua_State *L)
         lua_getfield(L, 4, "param");
         param = lua_toboolean(L, -1);
         lua_getfield(L, 4, "columns");
-        if (!lua_isnil(L, -1)) {
-            json_incref(request);
-            json_object_set_new(request, "columns", fb_lua_to_json(L, -1, "columns"));
-            json_decref(p->held);
-            p->held = request;
-        }
+        if (!lua_isnil(L, -1)) json_object_set_new(request, "columns", fb_lua_to_json(L, -1, "columns"));
         lua_pop(L, 2);
     }
     fb_process_send(p, json_incref(request));
@@ -577,6 +572,9 @@ int fb_process_build_graph(lua_State *L)
     *p->spoilt = '\0';
     *build = ++p->build;
     p->graph = fb_graph_new(*r->variant ? r->variant : p->name);
+    lua_pushvalue(L, 1);
+    fb_lua_blame(L);
+    lua_pop(L, 1);
     lua_call(L, 2, LUA_MULTRET);
     if (*p->spoilt)
         return fb_lua_raise(L, "the script caught an error that left its graph in pieces: %.400s", p->spoilt);

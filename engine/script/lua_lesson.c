@@ -158,13 +158,10 @@ bool fb_process_is_lesson(lua_State *L, int i)
 json_t *fb_process_lesson_message(lua_State *L)
 {
     json_t *all = fb_lua_to_json(L, -1, "lesson");
-    json_t *info = json_object();
+    json_t *info = fb_process_draft(fb_process_of(L), json_object());
     json_object_set_new(info, "type", json_string("script"));
     json_object_set(info, "title", json_object_get(all, "title"));
     json_object_set_new(info, "lesson", all);
-    fb_process *p = fb_process_of(L);
-    json_decref(p->held);
-    p->held = info;
     return info;
 }
 

@@ -547,12 +547,7 @@ static void read_puzzle(lua_State *L, json_t *info)
     const char *const *parts = puzzle_parts;
     for (int i = 0; i < PUZZLE_SHOWN; i++) {
         lua_getfield(L, top + 1, parts[i]);
-        if (!lua_isnil(L, -1)) {
-            json_t *held = json_incref(info); /* to_json lets go of what was held, which is `info` */
-            json_object_set_new(puzzle, parts[i], fb_lua_to_json(L, -1, parts[i]));
-            json_decref(fb_process_of(L)->held);
-            fb_process_of(L)->held = held;
-        }
+        if (!lua_isnil(L, -1)) json_object_set_new(puzzle, parts[i], fb_lua_to_json(L, -1, parts[i]));
         lua_pop(L, 1);
     }
     json_object_set_new(puzzle, "choices", choices_json(L));
@@ -563,20 +558,13 @@ static void read_puzzle(lua_State *L, json_t *info)
     lua_settop(L, top);
 }
 
-static void hold(fb_process *p, json_t *value)
-{
-    json_decref(p->held);
-    p->held = value;
-}
-
 static json_t *script_message(lua_State *L, const json_t *set)
 {
     fb_process *p = fb_process_of(L);
     read_params(L, set);
     fb_module_push_field(L, "columns");
     json_t *columns = lua_isnil(L, -1) ? json_array() : fb_lua_to_json(L, -1, "columns");
-    json_t *info = json_object();
-    hold(p, info);
+    json_t *info = fb_process_draft(p, json_object());
     json_object_set_new(info, "columns", columns);
     lua_pop(L, 1);
     json_object_set_new(info, "type", json_string("script"));

@@ -397,6 +397,7 @@ int fb_process_run_plan(lua_State *L)
     fb_process *process = fb_process_of(L);
     lua_settop(L, 0);
     fb_module_push_function(L, "plans", r->name);
+    fb_lua_blame(L);
     lua_plan *p = lua_newuserdatauv(L, sizeof *p, 0);
     *p = (lua_plan){0};
     luaL_setmetatable(L, plan_type);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <limits.h>
 #include <lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,11 +110,27 @@ int fb_lua_line(lua_State *L)
     return 0;
 }
 
+void fb_lua_blame(lua_State *L)
+{
+    fb_process *p = fb_process_of(L);
+    lua_Debug ar;
+    lua_pushvalue(L, -1);
+    lua_getinfo(L, ">S", &ar);
+    bool own = ar.source[0] == '@' && strcmp(ar.source + 1, p->name) == 0;
+    p->blame = own && ar.linedefined > 0 ? ar.linedefined : 0;
+}
+
+/* The line that is being run, else the one that is to blame, else 0. */
+static int line_at_fault(lua_State *L)
+{
+    int line = fb_lua_line(L);
+    return line ? line : fb_process_of(L)->blame;
+}
+
 /* Pushes "script.lua:12: ", or the library's line where the script is not on the stack. */
 static void push_where(lua_State *L)
 {
-    int line = fb_lua_line(L);
-    if (!line) line = fb_process_of(L)->blame;
+    int line = line_at_fault(L);
     if (line)
         lua_pushfstring(L, "%s:%d: ", fb_process_of(L)->name, line);
     else
@@ -140,19 +157,42 @@ static bool begins_with_script(const fb_process *p, const char *text)
     return strncmp(text, p->name, n) == 0 && text[n] == ':';
 }
 
-/* Every message leaves as text that begins with the script's line. No metamethod is called: it might raise. */
+/* What is said after "script.lua:12: ", and the 12; all of it and 0 of any other text, which a script may have written
+ * itself. */
+static const char *after_line(const fb_process *p, const char *text, int *line)
+{
+    *line = 0;
+    if (!begins_with_script(p, text)) return text;
+    char *end;
+    long n = strtol(text + strlen(p->name) + 1, &end, 10);
+    if (n <= 0 || n >= INT_MAX || strncmp(end, ": ", 2) != 0) return text;
+    *line = (int)n;
+    return end + 2;
+}
+
+/* Every message leaves as text that begins with the script's line and says something. No metamethod is called: it might
+ * raise. */
 static int message_handler(lua_State *L)
 {
     const fb_process *p = fb_process_of(L);
+    int line;
     if (lua_type(L, 1) == LUA_TNUMBER) lua_tostring(L, 1);
     if (lua_type(L, 1) != LUA_TSTRING) {
         lua_pushfstring(L, "error(…) was called with a %s, not with a message", luaL_typename(L, 1));
         lua_replace(L, 1);
     }
-    if (begins_with_script(p, lua_tostring(L, 1))) return 1;
-    int line = fb_lua_line(L);
+    const char *said = after_line(p, lua_tostring(L, 1), &line);
+    if (fb_text_is_blank(said)) {
+        lua_pushliteral(L, "error(…) was called without a message");
+        lua_replace(L, 1);
+    } else if (line) {
+        return 1;
+    }
+    if (!line) line = line_at_fault(L);
     if (line)
         lua_pushfstring(L, "%s:%d: ", p->name, line);
+    else if (begins_with_script(p, lua_tostring(L, 1))) /* it was here before */
+        return 1;
     else
         lua_pushfstring(L, "%s: ", p->name);
     lua_insert(L, 1);
@@ -168,11 +208,6 @@ bool fb_lua_try(lua_State *L, int n_args, int n_results)
     bool ok = lua_pcall(L, n_args, n_results, at) == LUA_OK;
     lua_remove(L, at);
     return ok;
-}
-
-static int line_of_message(const fb_process *p, const char *text)
-{
-    return begins_with_script(p, text) ? atoi(text + strlen(p->name) + 1) : 0;
 }
 
 bool fb_lua_call(fb_process *p, lua_CFunction f, void *arg, fb_error *err, int *line)
@@ -199,7 +234,9 @@ bool fb_lua_call(fb_process *p, lua_CFunction f, void *arg, fb_error *err, int *
         fb_text_clean(clean, sizeof clean, text, strlen(text));
     else
         snprintf(clean, sizeof clean, "%s: %s", p->name, text ? text : "an error without a message");
-    if (line) *line = status == LUA_ERRMEM ? p->line : line_of_message(p, clean);
+    int said_line = p->line;
+    if (status != LUA_ERRMEM) after_line(p, clean, &said_line);
+    if (line) *line = said_line;
     lua_settop(L, top);
     if (status == LUA_ERRMEM) lua_gc(L, LUA_GCCOLLECT);
     return fb_fail(err, status == LUA_ERRMEM ? FB_ERR_LIMIT : p->away ? FB_ERR_UNAVAILABLE : FB_ERR_INPUT, "%s", clean);

@@ -45,6 +45,7 @@ typedef struct fb_process {
     size_t output_n;
     json_t *deferred; /* messages that came while another answer was awaited */
     json_t *held;     /* the last answer: kept here so that a Lua error cannot lose it */
+    json_t *draft;    /* the message that is being put together, for the same reason */
 
     char name[FB_PROCESS_NAME + 1]; /* "script.lua" */
     int line;                       /* of the script, as last seen: for messages that cannot ask Lua */
@@ -77,6 +78,8 @@ void fb_process_send(fb_process *p, json_t *message); /* steals the reference */
 bool fb_process_write_line(void *process, const char *text, size_t n);
 /* A sentence that ends the process: for what cannot be reported in any other way. Needs no memory. */
 _Noreturn void fb_process_die(fb_process *p, const char *sentence);
+/* Keeps a message while it is put together, in place of the last one; steals the reference and gives it back borrowed. */
+json_t *fb_process_draft(fb_process *p, json_t *message);
 /* Waits for the answer to what was just sent; other messages are kept for later. Borrowed, until the next wait. */
 const json_t *fb_process_await(fb_process *p, const char *type);
 /* The same for a measurement, during which builds and plans are served: the front needs them to measure. */
@@ -96,6 +99,8 @@ bool fb_lua_call(fb_process *p, lua_CFunction f, void *arg, fb_error *err, int *
  * put something in order before they let an error through. False: the error is on top. */
 bool fb_lua_try(lua_State *L, int n_args, int n_results);
 int fb_lua_line(lua_State *L); /* the script's line that is being run, 0 unknown; keeps it in p->line */
+/* From here on an error that no line of the script is at is about the function on top, which is left there. */
+void fb_lua_blame(lua_State *L);
 /* Raises "script.lua:12: " and the sentence. */
 _Noreturn int fb_lua_raise(lua_State *L, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A name at `i`, or an error that calls it `what`. */
@@ -125,7 +130,7 @@ typedef struct {
     const char *text; /* of the script */
     size_t n;
     const json_t *set; /* parameters given from outside, or NULL */
-    json_t *info;      /* out: the "script" message, owned by p->held until sent */
+    json_t *info;      /* out: the "script" message, which is p->draft */
 } fb_module_load;
 int fb_module_run(lua_State *L); /* light userdata: fb_module_load */
 /* Pushes script[table][name], a function; raises when there is none. */
@@ -140,7 +145,7 @@ bool fb_param_accepts(const json_t *param, const json_t *value, fb_error *err);
 
 void fb_process_open_lesson(lua_State *L);       /* the module's functions, into the table on top */
 bool fb_process_is_lesson(lua_State *L, int i);  /* what fb.lesson gave */
-json_t *fb_process_lesson_message(lua_State *L); /* of the lesson on top, owned by p->held; may raise */
+json_t *fb_process_lesson_message(lua_State *L); /* of the lesson on top, which is p->draft; may raise */
 
 /* ---- lua_graph.c and lua_tensor.c ---- */
 

@@ -137,6 +137,12 @@ static const json_t *hold(fb_process *p, json_t *message)
     return p->held = message;
 }
 
+json_t *fb_process_draft(fb_process *p, json_t *message)
+{
+    json_decref(p->draft);
+    return p->draft = message;
+}
+
 const json_t *fb_process_await(fb_process *p, const char *type)
 {
     for (;;) {

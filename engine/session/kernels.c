@@ -226,10 +226,7 @@ static bool was_agreed(const fb_session *s, const char *line)
     if (is_listed((const char *const *)s->trusted.at, s->trusted.n, line)) return true;
     bool named = fb_state_path("trusted", path, sizeof path);
     char *all = named ? fb_read_private_file(path, TRUSTED_MAX, NULL, NULL) : NULL;
-    size_t n = strlen(line);
-    bool found = false;
-    for (const char *at = all; at && (at = strstr(at, line)) && !found; at += n)
-        found = (at == all || at[-1] == '\n') && (at[n] == '\n' || !at[n]);
+    bool found = fb_state_has_line(all ? all : "", line);
     fb_free(all);
     return found;
 }

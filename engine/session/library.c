@@ -198,6 +198,14 @@ bool fb_state_usable(fb_error *err)
     return user_path("XDG_STATE_HOME", ".local/state", "", path, sizeof path, err);
 }
 
+bool fb_state_has_line(const char *text, const char *line)
+{
+    size_t n = strlen(line);
+    for (const char *at = text; at && *at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+        if (strncmp(at, line, n) == 0 && (at[n] == '\n' || !at[n])) return true;
+    return false;
+}
+
 bool fb_append_line(const char *path, const json_t *value, fb_error *err)
 {
     char *text = fb_json_line(value);
@@ -208,16 +216,22 @@ bool fb_append_line(const char *path, const json_t *value, fb_error *err)
 
 /* ---- recent files ---- */
 
-static int read_recent(fb_arena *arena, const char ***out)
+int fb_recent_parse(fb_arena *arena, char *text, const char ***out)
 {
-    char path[PATH_MAX];
     const char **list = FB_NEW_ARRAY(arena, const char *, RECENT);
-    *out = list;
-    char *text = fb_state_path("recent", path, sizeof path) ? fb_read_file(path, TEXT_MAX, NULL, NULL) : NULL;
     int n = 0;
     char *rest = NULL;
-    for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && n < RECENT; line = strtok_r(NULL, "\n", &rest))
+    for (char *line = strtok_r(text, "\n", &rest); line && n < RECENT; line = strtok_r(NULL, "\n", &rest))
         list[n++] = fb_arena_strdup(arena, line);
+    *out = list;
+    return n;
+}
+
+static int read_recent(fb_arena *arena, const char ***out)
+{
+    char path[PATH_MAX], none[1] = "";
+    char *text = fb_state_path("recent", path, sizeof path) ? fb_read_file(path, TEXT_MAX, NULL, NULL) : NULL;
+    int n = fb_recent_parse(arena, text ? text : none, out);
     fb_free(text);
     return n;
 }

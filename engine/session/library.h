@@ -39,6 +39,7 @@ char *fb_session_script_text(const char *path);
 
 /* Files opened lately, the latest first, in $XDG_STATE_HOME/fusebox/recent; those that are gone are left out. */
 int fb_recent_list(fb_arena *arena, const char ***out);
+int fb_recent_parse(fb_arena *arena, char *text, const char ***out); /* the file's text, which is taken apart */
 void fb_recent_add(const char *path); /* a list that cannot be written is no reason to fail */
 
 /* $XDG_STATE_HOME/fusebox/NAME (else in ~/.local/state), its folder made if need be, for this user alone; false: there
@@ -46,6 +47,8 @@ void fb_recent_add(const char *path); /* a list that cannot be written is no rea
 bool fb_state_path(const char *name, char *to, size_t room);
 bool fb_state_usable(fb_error *err);                        /* the same of the folder, with the reason */
 bool fb_data_path(const char *name, char *to, size_t room); /* the same in $XDG_DATA_HOME (else ~/.local/share) */
+/* Whether one of the text's lines is this one, whole. */
+bool fb_state_has_line(const char *text, const char *line);
 /* Appends the value as one line, in one write: several processes may append to one file. */
 bool fb_append_line(const char *path, const json_t *value, fb_error *err);
 

@@ -33,20 +33,25 @@ static void take(fb_arena *arena, fb_puzzles *p, const json_t *row)
     if (state > p->at[i].state) p->at[i].state = state;
 }
 
-void fb_puzzles_read(fb_arena *arena, fb_puzzles *out)
+void fb_puzzles_parse(fb_arena *arena, const char *text, size_t n, fb_puzzles *out)
 {
-    char path[PATH_MAX];
-    size_t n = 0, lines = 0;
-    char *text = fb_state_path(file_name, path, sizeof path) ? fb_read_file(path, PROGRESS_MAX, &n, NULL) : NULL;
-    *out = (fb_puzzles){0};
-    for (size_t i = 0; text && i < n; i++) lines += text[i] == '\n';
-    out->at = fb_arena_array(arena, lines + 1, sizeof *out->at);
-    char *at = text;
-    for (char *end; at && (end = strchr(at, '\n')); at = end + 1) {
+    const char *at = text, *all = text + n;
+    size_t lines = 0;
+    for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
+    *out = (fb_puzzles){.at = fb_arena_array(arena, lines + 1, sizeof *out->at)};
+    for (const char *end; (end = memchr(at, '\n', (size_t)(all - at))); at = end + 1) {
         json_t *row = fb_json_parse(at, (size_t)(end - at), NULL);
         take(arena, out, row);
         json_decref(row);
     }
+}
+
+void fb_puzzles_read(fb_arena *arena, fb_puzzles *out)
+{
+    char path[PATH_MAX];
+    size_t n = 0;
+    char *text = fb_state_path(file_name, path, sizeof path) ? fb_read_file(path, PROGRESS_MAX, &n, NULL) : NULL;
+    fb_puzzles_parse(arena, text ? text : "", n, out);
     fb_free(text);
 }
 

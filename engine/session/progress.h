@@ -21,6 +21,7 @@ typedef struct {
 } fb_puzzles;
 
 void fb_puzzles_read(fb_arena *arena, fb_puzzles *out);
+void fb_puzzles_parse(fb_arena *arena, const char *text, size_t n, fb_puzzles *out); /* the file's text */
 fb_puzzle_state fb_puzzles_of(const fb_puzzles *p, const char *script_path);
 /* A script's name as a puzzle: its file's without ".lua". */
 void fb_session_puzzle_name(const char *script_path, char to[128]);

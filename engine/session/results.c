@@ -111,12 +111,27 @@ static bool read_rows(fb_results *r, const char *text, size_t n, size_t *whole, 
     return true;
 }
 
-static fb_results *open_results(const char *path, int fd, bool lenient, fb_error *err)
+static fb_results *results_new(const char *path, int fd, bool lenient)
 {
     fb_results *r = fb_calloc(1, sizeof *r);
     r->lenient = lenient;
     r->path = fb_strdup(path);
     r->fd = fd;
+    return r;
+}
+
+fb_results *fb_results_parse(const char *text, size_t n, const char *path, bool skim, fb_error *err)
+{
+    size_t whole;
+    fb_results *r = results_new(path, -1, skim);
+    if (read_rows(r, text, n, &whole, err)) return r;
+    fb_results_close(r);
+    return NULL;
+}
+
+static fb_results *open_results(const char *path, int fd, bool lenient, fb_error *err)
+{
+    fb_results *r = results_new(path, fd, lenient);
     size_t n = 0, whole = 0;
     struct stat st;
     if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) return r; /* a device: nothing to go on from */

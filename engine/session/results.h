@@ -15,6 +15,8 @@ fb_results *fb_results_open(const char *path, fb_error *err);
 fb_results *fb_results_read(const char *path, fb_error *err);
 /* For a file that several processes append to (fb_append_line): lines that are no row are left out. */
 fb_results *fb_results_skim(const char *path, fb_error *err);
+/* Either of the two of a text; `path` is what errors call it. */
+fb_results *fb_results_parse(const char *text, size_t n, const char *path, bool skim, fb_error *err);
 void fb_results_close(fb_results *r);
 
 int fb_results_rows(const fb_results *r);

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "graph/graph_json.h"
-#include "worker/worker.h"
+#include "worker/messages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -530,53 +530,17 @@ void fb_worker_tell(fb_worker *w, json_t *message)
 
 /* ---- what comes back ---- */
 
-static const struct {
-    const char *type;
-    fb_worker_event_kind kind;
-    bool answers; /* ends the request of its id */
-    bool report;
-} kinds[] = {
-    {"hello", FB_WORKER_HELLO, false, false},     {"progress", FB_WORKER_PROGRESS, false, false},
-    {"prepared", FB_WORKER_PREPARED, true, true}, {"sampled", FB_WORKER_SAMPLED, true, true},
-    {"checked", FB_WORKER_CHECKED, true, true},   {"traced", FB_WORKER_TRACED, true, false},
-    {"values", FB_WORKER_VALUES, true, false},    {"released", FB_WORKER_RELEASED, true, false},
-    {"found", FB_WORKER_FOUND, true, false},      {"machine", FB_WORKER_MACHINE, true, false},
-    {"devices", FB_WORKER_DEVICES, true, false},  {"error", FB_WORKER_ERROR, true, false},
-};
-
-static bool check_hello(fb_worker *w, const json_t *message)
+/* Keeps who we are for the next process; false, and it is given up, where it speaks another protocol. */
+static bool greet(fb_worker *w, const json_t *message)
 {
-    char text[160];
-    int64_t theirs = fb_json_int_or(message, "fusebox", 0);
-    const char *seat = fb_json_string_or(message, "seat", "");
-    if (theirs == FB_PROTOCOL_VERSION) {
-        snprintf(w->seat, sizeof w->seat, "%s", strlen(seat) == sizeof w->seat - 1 ? seat : "");
-        return w->greeted = true;
-    }
-    snprintf(text, sizeof text,
-             "is fusebox %.20s and speaks protocol %lld, this is %s and speaks %d: install the same version on both",
-             fb_json_string_or(message, "version", "?"), (long long)theirs, PACKAGE_VERSION, FB_PROTOCOL_VERSION);
-    give_up(w, FB_ERR_UNAVAILABLE, text);
-    return false;
-}
-
-/* Fills what the event's kind has; false with a sentence when the message is malformed. */
-static bool read_event(fb_worker_event *e, bool report, fb_error *err)
-{
-    const char *what = fb_json_string_or(e->message, "what", ""),
-               *text = fb_json_string_or(e->message, "text", "it gave no reason");
-    fb_text_clean(e->text, sizeof e->text, what, strlen(what));
-    e->fraction = fb_json_number_or(e->message, "fraction", 0);
-    if (e->kind == FB_WORKER_ERROR) {
-        char clean[sizeof e->error.text];
-        fb_text_clean(clean, sizeof clean, text, strlen(text));
-        fb_fail(&e->error, fb_error_kind_parse(fb_json_string_or(e->message, "kind", "")), "%s", clean);
-    }
-    if (report) e->report = fb_report_from_json(json_object_get(e->message, "report"), err);
-    if (e->kind == FB_WORKER_TRACED) e->timeline = fb_timeline_from_json(json_object_get(e->message, "timeline"), err);
-    if (e->kind == FB_WORKER_VALUES) e->values = fb_values_from_json(json_object_get(e->message, "values"), err);
-    return (!report || e->report) && (e->kind != FB_WORKER_TRACED || e->timeline) &&
-           (e->kind != FB_WORKER_VALUES || e->values);
+    fb_error why = {0};
+    char seat[sizeof w->seat];
+    w->greeted = fb_reply_greets(message, seat, &why);
+    if (w->greeted)
+        memcpy(w->seat, seat, sizeof seat);
+    else
+        give_up(w, why.kind, why.text);
+    return w->greeted;
 }
 
 static bool is_asked(const fb_worker *w, int64_t id)
@@ -606,30 +570,19 @@ static bool within_measure(fb_worker *w)
 
 static void take_message(fb_worker *w, json_t *message)
 {
-    const char *type = fb_json_string_or(message, "type", "");
     fb_worker_event e = {.id = fb_json_int_or(message, "id", 0), .message = message};
-    fb_error why = {0};
-    size_t k = 0;
-    while (k < sizeof kinds / sizeof *kinds && strcmp(type, kinds[k].type) != 0) k++;
-    if (k == sizeof kinds / sizeof *kinds) { /* of a later version: not for us */
-        json_decref(message);
-        return;
-    }
-    e.kind = kinds[k].kind;
-    if (is_stray(w, &e)) {
+    bool ends = false;
+    if (!fb_reply_kind(message, &e.kind, &ends) || is_stray(w, &e)) {
         json_decref(message);
         return;
     }
     if (e.id || e.kind == FB_WORKER_HELLO) w->alive_ns = fb_now_ns();
-    if (!read_event(&e, kinds[k].report, &why)) {
-        e.kind = FB_WORKER_ERROR;
-        e.error = why;
-    }
-    if (e.kind == FB_WORKER_HELLO && !check_hello(w, message)) {
+    if (e.kind == FB_WORKER_HELLO && !greet(w, message)) {
         json_decref(message);
         return;
     }
-    if (kinds[k].answers && answered(w, e.id)) w->may_send += MESSAGES_A_REQUEST;
+    fb_reply_read(&e);
+    if (ends && answered(w, e.id)) w->may_send += MESSAGES_A_REQUEST;
     if (e.kind == FB_WORKER_PREPARED && !is_prepared(w, e.id)) FB_VEC_PUSH(&w->prepared, e.id);
     if (e.kind == FB_WORKER_ERROR && e.error.kind == FB_ERR_CRASH) forget_prepared(w, e.id);
     if (e.kind == FB_WORKER_ERROR && !w->greeted) snprintf(w->refusal, sizeof w->refusal, "%s", e.error.text);

@@ -7,8 +7,8 @@
 #include "graph/graph_json.h"
 #include "measure/best.h"
 #include "measure/check.h"
+#include "worker/messages.h"
 #include "worker/phases.h"
-#include "worker/worker.h"
 #include "worker/worker_parts.h"
 
 #include <math.h>
@@ -252,21 +252,15 @@ static fb_plan *plan_of(fb_planner *planner, const json_t *value, fb_error *err)
     return NULL;
 }
 
-static bool options_of(child *c, const json_t *message, fb_measure_options *o, fb_error *err)
+static fb_measure_options options_of(child *c, const fb_request *r)
 {
-    json_t *seeds, *seed;
-    size_t i;
-    *o = (fb_measure_options){.files = fb_worker_files_get,
-                              .files_ctx = &c->files,
-                              .memo = c->memo,
-                              .counters = fb_json_bool_or(message, "counters", false)};
-    if (!fb_json_get_array(message, "seeds", &seeds, err)) return false;
-    json_array_foreach(seeds, i, seed)
-    {
-        if (!json_is_integer(seed)) return fb_fail(err, FB_ERR_INPUT, "a seed is not an integer");
-        if (o->n_seeds < FB_SEEDS) o->seeds[o->n_seeds++] = (uint64_t)json_integer_value(seed);
-    }
-    return o->n_seeds > 0 || fb_fail(err, FB_ERR_INPUT, "there is no seed");
+    fb_measure_options o = {.files = fb_worker_files_get,
+                            .files_ctx = &c->files,
+                            .memo = c->memo,
+                            .n_seeds = r->n_seeds,
+                            .counters = r->counters};
+    memcpy(o.seeds, r->seeds, sizeof o.seeds);
+    return o;
 }
 
 /* There is no case to keep: the report is all that there will be. */
@@ -278,29 +272,34 @@ static bool recall_named(child *c, int64_t id, fb_device *d, const fb_graph *g, 
     return r != NULL;
 }
 
-static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+static known_graph *canonical_graph(child *c, const fb_request *r, fb_error *err)
 {
-    fb_measure_options o;
-    const char *hex, *name;
-    if (!fb_json_get_string(message, "graph", &hex, err) || !fb_json_get_string(message, "device", &name, err))
-        return false;
-    known_graph *k = graph_named(c, hex);
-    if (!k) return fb_fail(err, FB_ERR_INPUT, "graph %s was not sent", hex);
-    if (!k->graph->canonical) return fb_fail(err, FB_ERR_INPUT, "graph %s is not canonical", hex);
-    fb_device *d = device_named(c, name, err);
-    if (!d || !options_of(c, message, &o, err)) return false;
-    if (d->ops->recall_named) return recall_named(c, id, d, k->graph, json_object_get(message, "plan"), err);
+    known_graph *k = graph_named(c, r->graph);
+    if (!k)
+        fb_fail(err, FB_ERR_INPUT, "graph %.40s was not sent", r->graph);
+    else if (!k->graph->canonical)
+        fb_fail(err, FB_ERR_INPUT, "graph %.40s is not canonical", r->graph);
+    return k && k->graph->canonical ? k : NULL;
+}
+
+static bool do_prepare(child *c, const fb_request *r, const fb_progress *progress, fb_error *err)
+{
+    known_graph *k = canonical_graph(c, r, err);
+    fb_device *d = k ? device_named(c, r->device, err) : NULL;
+    if (!d) return false;
+    if (d->ops->recall_named) return recall_named(c, r->id, d, k->graph, r->plan, err);
+    const fb_measure_options o = options_of(c, r);
     const char *path;
     json_t *text;
-    json_object_foreach(json_object_get(message, "sources"), path, text) if (json_is_string(text))
+    json_object_foreach((json_t *)r->sources, path, text) if (json_is_string(text))
         fb_planner_set_source(planner_of(k, d), path, json_string_value(text));
-    fb_plan *plan = plan_of(planner_of(k, d), json_object_get(message, "plan"), err);
+    fb_plan *plan = plan_of(planner_of(k, d), r->plan, err);
     fb_measurement *m = plan ? fb_measure_prepare(d, plan, &o, progress, err) : NULL;
     fb_plan_free(plan);
     if (!m) return false;
     k->cases++;
-    FB_VEC_PUSH(&c->cases, (prepared_case){.id = id, .m = m, .graph = k, .device = d});
-    send_report(c, "prepared", id, fb_measure_report(m));
+    FB_VEC_PUSH(&c->cases, (prepared_case){.id = r->id, .m = m, .graph = k, .device = d});
+    send_report(c, "prepared", r->id, fb_measure_report(m));
     return true;
 }
 
@@ -337,146 +336,125 @@ static bool search_for(child *c, int64_t id, const fb_graph *g, const json_t *ma
     return plan != NULL;
 }
 
-static bool do_search(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+static bool do_search(child *c, const fb_request *r, const fb_progress *progress, fb_error *err)
 {
-    const char *hex, *name;
-    fb_best_options o = {.again = fb_json_bool_or(message, "again", false)};
+    fb_best_options o = {.measure = options_of(c, r), .again = r->again};
     fb_best_summary summary;
-    if (!fb_json_get_string(message, "graph", &hex, err) || !fb_json_get_string(message, "device", &name, err))
-        return false;
-    known_graph *k = graph_named(c, hex);
-    if (!k) return fb_fail(err, FB_ERR_INPUT, "graph %s was not sent", hex);
-    if (!k->graph->canonical) return fb_fail(err, FB_ERR_INPUT, "graph %s is not canonical", hex);
-    if (!options_of(c, message, &o.measure, err)) return false;
-    const json_t *machine = json_object_get(message, "machine");
-    if (machine) return search_for(c, id, k->graph, machine, &o, progress, err);
-    fb_device *d = device_named(c, name, err);
+    known_graph *k = canonical_graph(c, r, err);
+    if (!k) return false;
+    if (r->machine) return search_for(c, r->id, k->graph, r->machine, &o, progress, err);
+    fb_device *d = device_named(c, r->device, err);
     if (!d) return false;
-    if (!d->ops->machine) return fb_fail(err, FB_ERR_UNAVAILABLE, "%s plans for itself: nothing is searched", name);
+    if (!d->ops->machine)
+        return fb_fail(err, FB_ERR_UNAVAILABLE, "%s plans for itself: nothing is searched", r->device);
     taking_turns turns = {c, d};
     if (!d->ops->recall) o.turn = take_turn;
     o.turn_ctx = &turns;
     fb_plan *plan = fb_best_find(d, planner_of(k, d), &o, progress, &summary, err);
-    if (plan) send_found(c, id, plan, &summary);
+    if (plan) send_found(c, r->id, plan, &summary);
     fb_plan_free(plan);
     return plan != NULL;
 }
 
-static bool do_sample(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+static prepared_case *case_asked(child *c, const fb_request *r, fb_error *err)
 {
-    int64_t n;
-    const char *cache = fb_json_string_or(message, "cache", "hot");
-    prepared_case *p = case_of(c, id);
-    if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
-    if (!fb_json_get_int(message, "n", 1, 1000000, &n, err)) return false;
-    if (strcmp(cache, "hot") != 0 && strcmp(cache, "cold") != 0)
-        return fb_fail(err, FB_ERR_INPUT, "a cache is hot or cold, not %s", cache);
+    prepared_case *p = case_of(c, r->id);
+    if (!p) fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)r->id);
+    return p;
+}
+
+static bool do_sample(child *c, const fb_request *r, const fb_progress *progress, fb_error *err)
+{
+    prepared_case *p = case_asked(c, r, err);
+    if (!p) return false;
     int64_t asked_ns = fb_now_ns();
     if (!lock_device(c, p->device, progress, err)) return false;
     int64_t waited_ns = fb_now_ns() - asked_ns;
-    fb_cache_state state = strcmp(cache, "cold") == 0 ? FB_CACHE_COLD : FB_CACHE_HOT;
-    if (!fb_measure_sample(p->m, state, (int)n, progress, err)) return false;
-    bool brief = fb_json_bool_or(message, "brief", false);
-    send_sampled(c, id, p->m, waited_ns, brief);
+    if (!fb_measure_sample(p->m, r->cache, r->n, progress, err)) return false;
+    send_sampled(c, r->id, p->m, waited_ns, r->brief);
     return true;
 }
 
-static bool do_check(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+static bool do_check(child *c, const fb_request *r, const fb_progress *progress, fb_error *err)
 {
-    (void)message;
-    prepared_case *p = case_of(c, id);
-    if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
+    prepared_case *p = case_asked(c, r, err);
+    if (!p) return false;
     if (!fb_measure_check(p->m, progress, err)) return false;
-    send_report(c, "checked", id, fb_measure_report(p->m));
+    send_report(c, "checked", r->id, fb_measure_report(p->m));
     return true;
 }
 
-static bool do_trace(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+static bool do_trace(child *c, const fb_request *r, const fb_progress *progress, fb_error *err)
 {
-    prepared_case *p = case_of(c, id);
-    if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
+    prepared_case *p = case_asked(c, r, err);
+    if (!p) return false;
     if (!lock_device(c, p->device, progress, err)) return false;
-    fb_timeline *t = fb_measure_timeline(p->m, fb_json_bool_or(message, "metrics", false), progress, err);
+    fb_timeline *t = fb_measure_timeline(p->m, r->metrics, progress, err);
     if (!t) return false;
-    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:o}", "type", "traced", "id", (json_int_t)id, "timeline",
+    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:o}", "type", "traced", "id", (json_int_t)r->id, "timeline",
                                           fb_timeline_to_json(t)));
     fb_timeline_free(t);
     return true;
 }
 
-static bool do_values(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+static bool do_values(child *c, const fb_request *r, const fb_progress *progress, fb_error *err)
 {
-    const char *node;
-    prepared_case *p = case_of(c, id);
-    if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
-    if (!fb_json_get_string(message, "node", &node, err)) return false;
-    fb_values *v = fb_measure_values(p->m, node, progress, err);
+    prepared_case *p = case_asked(c, r, err);
+    if (!p) return false;
+    fb_values *v = fb_measure_values(p->m, r->node, progress, err);
     if (!v) return false;
-    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:o}", "type", "values", "id", (json_int_t)id, "values",
+    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:o}", "type", "values", "id", (json_int_t)r->id, "values",
                                           fb_values_to_json(v)));
     fb_values_free(v);
     return true;
 }
 
-static bool do_release(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+static bool do_release(child *c, const fb_request *r, const fb_progress *progress, fb_error *err)
 {
-    (void)message, (void)progress, (void)err;
-    prepared_case *p = case_of(c, id);
+    (void)progress, (void)err;
+    prepared_case *p = case_of(c, r->id);
     if (p) {
         fb_measure_free(p->m);
         p->graph->cases--;
         *p = c->cases.at[--c->cases.n];
         drop_unused_graphs(c);
     }
-    fb_channel_send(c->channel, json_pack("{s:s, s:I}", "type", "released", "id", (json_int_t)id));
+    fb_channel_send(c->channel, json_pack("{s:s, s:I}", "type", "released", "id", (json_int_t)r->id));
     return true;
 }
 
-static bool do_calibrate(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+static bool do_calibrate(child *c, const fb_request *r, const fb_progress *progress, fb_error *err)
 {
-    const char *name;
-    if (!fb_json_get_string(message, "device", &name, err)) return false;
-    fb_device *d = device_named(c, name, err);
+    fb_device *d = device_named(c, r->device, err);
     if (!d || !lock_device(c, d, progress, err) || !d->ops->calibrate(d, progress, err)) return false;
-    send_machine(c, id, d);
+    send_machine(c, r->id, d);
     return true;
 }
 
-static const struct {
-    const char *type;
-    bool (*run)(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err);
-} requests[] = {
-    {"prepare", do_prepare}, {"sample", do_sample},   {"trace", do_trace},         {"check", do_check},
-    {"values", do_values},   {"release", do_release}, {"calibrate", do_calibrate}, {"search", do_search},
+static bool (*const works[])(child *c, const fb_request *r, const fb_progress *progress, fb_error *err) = {
+    [FB_REQUEST_PREPARE] = do_prepare, [FB_REQUEST_SAMPLE] = do_sample,       [FB_REQUEST_CHECK] = do_check,
+    [FB_REQUEST_TRACE] = do_trace,     [FB_REQUEST_VALUES] = do_values,       [FB_REQUEST_RELEASE] = do_release,
+    [FB_REQUEST_SEARCH] = do_search,   [FB_REQUEST_CALIBRATE] = do_calibrate,
 };
 
-static void run_request(child *c, const char *type, const json_t *message)
+static void run_request(child *c, const fb_request *r)
 {
-    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
-        if (strcmp(type, requests[i].type) != 0) continue;
-        fb_error why = {0};
-        int64_t id = fb_json_int_or(message, "id", 0);
-        fb_progress progress = progress_of(c, id);
-        bool ok = requests[i].run(c, id, message, &progress, &why);
-        fb_phases_note(&c->phases, "device", NULL);
-        c->running = 0;
-        if (ok) return;
-        fb_send_error(c->channel, id, &why);
-        if (why.kind != FB_ERR_CRASH) return;
-        fb_channel_flush(c->channel, 1000, NULL); /* the device is lost to this process; the next one gets it afresh */
-        _exit(1);
-    }
+    fb_error why = {0};
+    fb_progress progress = progress_of(c, r->id);
+    bool ok = works[r->kind](c, r, &progress, &why);
+    fb_phases_note(&c->phases, "device", NULL);
+    c->running = 0;
+    if (ok) return;
+    fb_send_error(c->channel, r->id, &why);
+    if (why.kind != FB_ERR_CRASH) return;
+    fb_channel_flush(c->channel, 1000, NULL); /* the device is lost to this process; the next one gets it afresh */
+    _exit(1);
 }
 
 /* ---- messages ---- */
 
-static bool receive_file(child *c, const json_t *message)
+static bool receive_file(child *c, const char *key, int64_t bytes)
 {
-    int64_t bytes;
-    const char *key;
-    if (!fb_json_get_string(message, "key", &key, NULL) ||
-        !fb_json_get_int(message, "bytes", 0, INT64_MAX, &bytes, NULL))
-        return true;
     double *values = fb_alloc((size_t)bytes + 1);
     while (!fb_channel_bytes(c->channel, values, (size_t)bytes)) {
         struct pollfd fds[2];
@@ -495,18 +473,21 @@ static bool handle_line(child *c, const char *line, size_t n)
         return true;
     }
     json_t *message = fb_json_parse(line, n, NULL);
-    const char *type = fb_json_string_or(message, "type", "");
+    fb_request r;
+    fb_error why = {0};
     bool open = true;
-    if (strcmp(type, "graph") == 0) {
+    if (!fb_request_read(message, &r, &why)) {
+        fb_send_error(c->channel, r.id, &why);
+    } else if (r.kind == FB_REQUEST_GRAPH) {
         c->reader = fb_graph_reader_new();
-    } else if (strcmp(type, "file") == 0) {
-        open = receive_file(c, message);
-    } else if (strcmp(type, "forget") == 0) {
-        known_graph *k = graph_named(c, fb_json_string_or(message, "hash", ""));
+    } else if (r.kind == FB_REQUEST_FILE) {
+        open = receive_file(c, r.key, r.bytes);
+    } else if (r.kind == FB_REQUEST_FORGET) {
+        known_graph *k = graph_named(c, r.hash);
         if (k) k->forgotten = true;
         drop_unused_graphs(c);
-    } else {
-        run_request(c, type, message);
+    } else if (fb_request_is_work(&r)) {
+        run_request(c, &r);
     }
     json_decref(message);
     return open;

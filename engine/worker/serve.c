@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/graph_json.h"
-#include "worker/worker.h"
+#include "worker/messages.h"
 #include "worker/worker_parts.h"
 
 #include <math.h>
@@ -32,12 +32,10 @@ enum {
     LATE_MS = 50,      /* between looks at who was killed and has not ended */
     ENDING_MS = 2000,  /* between a process's last word and its end; a busy machine takes some of it */
 };
-static const double default_limit_s = 60;   /* without a sign of life */
 static const int64_t quiet_ns = 5000000000; /* the front hears at least so often of what runs */
 /* Between asking to cancel and killing: so much computing without an answer, for a child that a busy machine does not
  * let run has done nothing wrong; or so long, for one that waits for something that does not come. */
 static const int64_t grace_cpu_ns = 200000000, grace_ns = 10000000000, look_ns = 20000000;
-static const int64_t max_file_bytes = (int64_t)4 << 30;
 
 typedef struct {
     char hex[33]; /* of its graph */
@@ -52,10 +50,8 @@ typedef struct {
 } kept_graph;
 
 typedef struct {
-    int64_t id;
-    const char *type; /* in `message` */
+    fb_request said; /* its texts are the message's */
     json_t *message;
-    double limit_s;
 } request;
 
 /* A request for the list of devices. */
@@ -179,7 +175,8 @@ static bool is_wanted(const supervisor *s, const kept_graph *k)
 {
     if (s->reference.pid && s->job.graph == k->graph) return true;
     for (int i = 0; i < s->queue.n; i++) {
-        if (strcmp(fb_json_string_or(s->queue.at[i].message, "graph", ""), k->hex) == 0) return true;
+        const char *hex = s->queue.at[i].said.graph;
+        if (hex && strcmp(hex, k->hex) == 0) return true;
     }
     return false;
 }
@@ -252,7 +249,8 @@ static void finish_request(supervisor *s)
 /* Requests that run a program and check what it gives. */
 static bool needs_reference(const request *r)
 {
-    return strcmp(r->type, "prepare") == 0 || strcmp(r->type, "search") == 0 || strcmp(r->type, "check") == 0;
+    fb_request_kind kind = r->said.kind;
+    return kind == FB_REQUEST_PREPARE || kind == FB_REQUEST_SEARCH || kind == FB_REQUEST_CHECK;
 }
 
 static int prepared_index(const supervisor *s, int64_t id)
@@ -297,7 +295,7 @@ static void end_child(supervisor *s, const fb_error *why)
 {
     child_is_gone(s);
     if (!s->running) return;
-    send_failure(s, s->queue.at[0].id, s->instead.kind ? &s->instead : why);
+    send_failure(s, s->queue.at[0].said.id, s->instead.kind ? &s->instead : why);
     if (needs_reference(&s->queue.at[0])) stop_reference(s);
     finish_request(s);
 }
@@ -337,14 +335,14 @@ static void child_line(supervisor *s, const char *line, size_t n)
     json_t *message = fb_json_parse(line, n, NULL);
     const char *type = fb_json_string_or(message, "type", "");
     int64_t id = fb_json_int_or(message, "id", 0);
-    bool ends = s->running && id == s->queue.at[0].id && id;
+    bool ends = s->running && id == s->queue.at[0].said.id && id;
     s->alive_ns = fb_now_ns();
     if (strcmp(type, "progress") == 0) {
         child_progress(s, message, line, n);
         json_decref(message);
         return;
     }
-    if (strcmp(type, "prepared") == 0 && ends) note_prepared(s, id, s->queue.at[0].limit_s);
+    if (strcmp(type, "prepared") == 0 && ends) note_prepared(s, id, s->queue.at[0].said.limit_s);
     if (strcmp(type, "released") == 0) note_released(s, id);
     if (ends && strcmp(type, "error") == 0 && needs_reference(&s->queue.at[0])) stop_reference(s);
     if (ends && s->instead.kind) {
@@ -386,13 +384,14 @@ static void ask_to_cancel(supervisor *s, const fb_error *why)
     s->instead = *why;
     s->cancel_ns = fb_now_ns();
     s->cancel_cpu_ns = computed_ns(s->child.pid);
-    fb_channel_send(s->child.channel, json_pack("{s:s, s:I}", "type", "cancel", "id", (json_int_t)s->queue.at[0].id));
+    fb_channel_send(s->child.channel,
+                    json_pack("{s:s, s:I}", "type", "cancel", "id", (json_int_t)s->queue.at[0].said.id));
 }
 
 /* When the child is silent for too long, whatever it was asked. */
 static int64_t silence_of(const supervisor *s)
 {
-    return s->running ? s->alive_ns + (int64_t)(s->queue.at[0].limit_s * 1e9) : INT64_MAX;
+    return s->running ? s->alive_ns + (int64_t)(s->queue.at[0].said.limit_s * 1e9) : INT64_MAX;
 }
 
 static bool does_not_listen(const supervisor *s)
@@ -412,7 +411,7 @@ static void check_limits(supervisor *s)
 {
     fb_error why = {0};
     if (fb_now_ns() < silence_of(s) && !does_not_listen(s)) return;
-    fb_fail(&why, FB_ERR_LIMIT, "stopped after %g s without a sign of life%s%s", s->queue.at[0].limit_s,
+    fb_fail(&why, FB_ERR_LIMIT, "stopped after %g s without a sign of life%s%s", s->queue.at[0].said.limit_s,
             s->doing[0] ? " while " : "", s->doing);
     end_child(s, &why);
 }
@@ -429,19 +428,15 @@ static bool references_there(const fb_graph *g, const fb_reference_job *job)
 /* A device that runs nothing has nothing to verify. */
 static bool wants_reference(const request *r)
 {
-    const fb_device_ops *ops = fb_device_find(fb_json_string_or(r->message, "device", ""), NULL);
-    return (!ops || ops->load) && !json_object_get(r->message, "machine");
+    const fb_device_ops *ops = fb_device_find(r->said.device, NULL);
+    return (!ops || ops->load) && !r->said.machine;
 }
 
 static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_error *err)
 {
-    json_t *seed;
-    size_t i;
-    fb_reference_job job = {.graph = k->graph, .files = &s->files, .wrote = s->reference_wrote};
-    json_array_foreach(json_object_get(r->message, "seeds"), i, seed)
-    {
-        if (job.n_seeds < FB_SEEDS) job.seeds[job.n_seeds++] = (uint64_t)json_integer_value(seed);
-    }
+    fb_reference_job job = {
+        .graph = k->graph, .n_seeds = r->said.n_seeds, .files = &s->files, .wrote = s->reference_wrote};
+    memcpy(job.seeds, r->said.seeds, sizeof job.seeds);
     bool same = strcmp(s->job_hex, k->hex) == 0 && s->job.n_seeds == job.n_seeds &&
                 memcmp(s->job.seeds, job.seeds, sizeof job.seeds) == 0;
     if (same && (s->reference.pid || (s->reference_made && references_there(k->graph, &job)))) return true;
@@ -460,12 +455,12 @@ static void reference_line(supervisor *s, const char *line, size_t n)
     bool preparing = s->running && needs_reference(&s->queue.at[0]);
     if (strcmp(type, "progress") == 0 && preparing && strstr(s->doing, "waiting for the reference")) {
         s->told_ns = fb_now_ns();
-        json_object_set_new(message, "id", json_integer((json_int_t)s->queue.at[0].id));
+        json_object_set_new(message, "id", json_integer((json_int_t)s->queue.at[0].said.id));
         fb_channel_send(s->front, json_incref(message));
     } else if (strcmp(type, "error") == 0 && preparing) {
         fb_error why = {0};
         fb_fail(&why, fb_error_kind_parse(fb_json_string_or(message, "kind", "")), "%s",
-                fb_json_string_or(message, "text", ""));
+                fb_json_string_or(message, "text", "the reference gave no reason"));
         ask_to_cancel(s, &why);
     }
     json_decref(message);
@@ -519,7 +514,7 @@ static void send_files(supervisor *s)
 
 static bool ready_prepare(supervisor *s, const request *r, fb_error *err)
 {
-    const char *hex = fb_json_string_or(r->message, "graph", "");
+    const char *hex = r->said.graph;
     kept_graph *k = graph_named(s, hex);
     if (!k) return fb_fail(err, FB_ERR_INPUT, "graph %.40s was not sent, or long ago", hex);
     if (!start_child(s, err) || (wants_reference(r) && !start_reference(s, r, k, err))) return false;
@@ -534,7 +529,7 @@ static bool ready_prepare(supervisor *s, const request *r, fb_error *err)
 /* The reference of what is checked is under way, or there. */
 static bool ready_check(supervisor *s, const request *r, fb_error *err)
 {
-    const char *hex = fb_json_string_or(r->message, "graph", "");
+    const char *hex = r->said.graph;
     kept_graph *k = graph_named(s, hex);
     if (!k) return fb_fail(err, FB_ERR_INPUT, "graph %.40s was not sent, or long ago", hex);
     k->used = ++s->uses;
@@ -544,13 +539,13 @@ static bool ready_check(supervisor *s, const request *r, fb_error *err)
 /* Refuses what cannot be asked of the child as it is. */
 static bool ready(supervisor *s, request *r, fb_error *err)
 {
-    bool check = strcmp(r->type, "check") == 0;
+    bool check = r->said.kind == FB_REQUEST_CHECK;
     if (needs_reference(r) && !check) return ready_prepare(s, r, err);
-    if (strcmp(r->type, "calibrate") == 0) return start_child(s, err);
-    int i = prepared_index(s, r->id);
+    if (r->said.kind == FB_REQUEST_CALIBRATE) return start_child(s, err);
+    int i = prepared_index(s, r->said.id);
     if (i < 0)
-        return fb_fail(err, FB_ERR_CRASH, "case %lld is not prepared, or went with its process", (long long)r->id);
-    r->limit_s = s->limits.at[i];
+        return fb_fail(err, FB_ERR_CRASH, "case %lld is not prepared, or went with its process", (long long)r->said.id);
+    r->said.limit_s = s->limits.at[i];
     return !check || ready_check(s, r, err);
 }
 
@@ -561,10 +556,10 @@ static void next_request(supervisor *s)
         request *r = &s->queue.at[0];
         fb_error why = {0};
         if (!ready(s, r, &why)) {
-            if (strcmp(r->type, "release") == 0)
-                fb_channel_send(s->front, json_pack("{s:s, s:I}", "type", "released", "id", (json_int_t)r->id));
+            if (r->said.kind == FB_REQUEST_RELEASE)
+                fb_channel_send(s->front, json_pack("{s:s, s:I}", "type", "released", "id", (json_int_t)r->said.id));
             else
-                fb_send_error(s->front, r->id, &why);
+                fb_send_error(s->front, r->said.id, &why);
             finish_request(s);
             continue;
         }
@@ -576,37 +571,27 @@ static void next_request(supervisor *s)
     pause_reference(s, s->running && !needs_reference(&s->queue.at[0]));
 }
 
-static void enqueue(supervisor *s, json_t *message)
+static void enqueue(supervisor *s, const fb_request *r, json_t *message)
 {
-    int64_t id;
-    fb_error why = {0};
-    const char *type = fb_json_string_or(message, "type", "");
-    double limit = fb_json_number_or(message, "limit_s", default_limit_s);
-    if (!fb_json_get_int(message, "id", 1, INT64_MAX, &id, &why))
-        fb_send_error(s->front, 0, &why);
-    else if (s->queue.n >= MAX_QUEUE)
-        say_error(s, id, FB_ERR_LIMIT, "more than %d requests are waiting", MAX_QUEUE);
+    if (s->queue.n >= MAX_QUEUE)
+        say_error(s, r->id, FB_ERR_LIMIT, "more than %d requests are waiting", MAX_QUEUE);
     else
-        FB_VEC_PUSH(&s->queue, (request){.id = id,
-                                         .type = type,
-                                         .message = json_incref(message),
-                                         .limit_s = !(limit > 0)              ? default_limit_s
-                                                    : limit < FB_MOST_LIMIT_S ? limit
-                                                                              : FB_MOST_LIMIT_S});
+        FB_VEC_PUSH(&s->queue, (request){.said = *r, .message = json_incref(message)});
 }
 
-static void cancel(supervisor *s, json_t *message)
+static void cancel(supervisor *s, const fb_request *r, json_t *message)
 {
-    int64_t id = fb_json_int_or(message, "id", 0);
+    (void)message;
+    int64_t id = r->id;
     fb_error why = {0};
     fb_fail(&why, FB_ERR_CANCELLED, "cancelled");
     for (int i = s->queue.n - 1; i >= 0; i--) {
-        if (s->queue.at[i].id != id) continue;
+        if (s->queue.at[i].said.id != id) continue;
         if (i == 0 && s->running) {
             ask_to_cancel(s, &why);
             continue;
         }
-        if (strcmp(s->queue.at[i].type, "release") == 0) continue;
+        if (s->queue.at[i].said.kind == FB_REQUEST_RELEASE) continue;
         fb_send_error(s->front, id, &why);
         json_decref(s->queue.at[i].message);
         memmove(s->queue.at + i, s->queue.at + i + 1, (size_t)(--s->queue.n - i) * sizeof *s->queue.at);
@@ -615,10 +600,10 @@ static void cancel(supervisor *s, json_t *message)
 
 /* ---- the list of devices, and hello ---- */
 
-static void list_devices(supervisor *s, json_t *message)
+static void list_devices(supervisor *s, const fb_request *r, json_t *message)
 {
-    list_ask ask = {fb_json_int_or(message, "id", 0), fb_json_bool_or(message, "libraries", false)};
-    FB_VEC_PUSH(&s->listing, ask);
+    (void)message;
+    FB_VEC_PUSH(&s->listing, (list_ask){r->id, r->libraries});
 }
 
 static void send_list(supervisor *s, json_t *list)
@@ -685,9 +670,10 @@ static void start_lister(supervisor *s)
 
 /* ---- what the front says ---- */
 
-static void hello(supervisor *s, json_t *message)
+static void hello(supervisor *s, const fb_request *r, json_t *message)
 {
-    int64_t theirs = fb_json_int_or(message, "fusebox", 0);
+    (void)message;
+    int64_t theirs = r->protocol;
     if (theirs == FB_PROTOCOL_VERSION) return;
     say_error(s, 0, FB_ERR_UNAVAILABLE,
               "this worker (fusebox %s) speaks protocol %d, the front protocol %lld: install the same version on both",
@@ -696,65 +682,65 @@ static void hello(supervisor *s, json_t *message)
     s->status = 1;
 }
 
-static void begin_graph(supervisor *s, json_t *message)
+static void begin_graph(supervisor *s, const fb_request *r, json_t *message)
 {
-    snprintf(s->reading, sizeof s->reading, "%s", fb_json_string_or(message, "hash", ""));
+    (void)message;
+    snprintf(s->reading, sizeof s->reading, "%s", r->hash);
     s->reader = fb_graph_reader_new();
 }
 
-static void begin_file(supervisor *s, json_t *message)
-{
-    fb_error why = {0};
-    const char *key;
-    if (fb_json_get_string(message, "key", &key, &why) &&
-        fb_json_get_int(message, "bytes", 0, max_file_bytes, &s->file_bytes, &why)) {
-        s->file_key = fb_strdup(key);
-        s->file_values = fb_alloc((size_t)s->file_bytes + 1);
-        return;
-    }
-    fb_send_error(s->front, 0, &why); /* how many bytes follow is not known: nothing after this can be understood */
-    s->quit = true;
-    s->status = 1;
-}
-
-static void quit(supervisor *s, json_t *message)
+static void begin_file(supervisor *s, const fb_request *r, json_t *message)
 {
     (void)message;
+    s->file_bytes = r->bytes;
+    s->file_key = fb_strdup(r->key);
+    s->file_values = fb_alloc((size_t)r->bytes + 1);
+}
+
+static void quit(supervisor *s, const fb_request *r, json_t *message)
+{
+    (void)r, (void)message;
     s->quit = true;
 }
 
-static const struct {
-    const char *type;
-    void (*handle)(supervisor *s, json_t *message);
-} messages[] = {
-    {"hello", hello},   {"graph", begin_graph}, {"prepare", enqueue},      {"sample", enqueue},
-    {"trace", enqueue}, {"values", enqueue},    {"check", enqueue},        {"release", enqueue},
-    {"cancel", cancel}, {"calibrate", enqueue}, {"devices", list_devices}, {"file", begin_file},
-    {"quit", quit},     {"search", enqueue},
+/* What is not here is the device child's work, and waits for its turn. */
+static void (*const handlers[])(supervisor *s, const fb_request *r, json_t *message) = {
+    [FB_REQUEST_HELLO] = hello,   [FB_REQUEST_GRAPH] = begin_graph,    [FB_REQUEST_FILE] = begin_file,
+    [FB_REQUEST_CANCEL] = cancel, [FB_REQUEST_DEVICES] = list_devices, [FB_REQUEST_QUIT] = quit,
 };
+
+static void take_request(supervisor *s, json_t *message)
+{
+    fb_request r;
+    fb_error why = {0};
+    bool good = fb_request_read(message, &r, &why);
+    if (good && r.kind == FB_REQUEST_FORGET) good = fb_fail(&why, FB_ERR_INPUT, "no front says \"forget\"");
+    if (!good) {
+        fb_send_error(s->front, r.id, &why);
+        if (r.kind != FB_REQUEST_FILE) return;
+        s->quit = true; /* how many bytes follow is not known: nothing after this can be understood */
+        s->status = 1;
+    } else if (fb_request_is_work(&r)) {
+        enqueue(s, &r, message);
+    } else {
+        handlers[r.kind](s, &r, message);
+    }
+}
 
 static void front_line(supervisor *s, const char *line, size_t n)
 {
     fb_error why = {0};
-    const char *type = NULL;
     if (s->reader) {
         feed_graph(s, line, n);
         return;
     }
     json_t *message = fb_json_parse(line, n, &why);
-    bool known = false;
-    if (message && s->skip_graph && !json_object_get(message, "type"))
-        known = true;
-    else if (message && fb_json_get_string(message, "type", &type, &why)) {
+    if (!message) {
+        fb_send_error(s->front, 0, &why);
+    } else if (!s->skip_graph || json_object_get(message, "type")) {
         s->skip_graph = false;
-        for (size_t i = 0; i < sizeof messages / sizeof *messages && !known; i++) {
-            if (strcmp(type, messages[i].type) != 0) continue;
-            known = true;
-            messages[i].handle(s, message);
-        }
-        if (!known) fb_fail(&why, FB_ERR_INPUT, "there is no message of type \"%.40s\"", type);
+        take_request(s, message);
     }
-    if (!known) fb_send_error(s->front, fb_json_int_or(message, "id", 0), &why);
     json_decref(message);
 }
 

@@ -1,5 +1,6 @@
 /* The decoders, each with what must hold of what it accepted. Large inputs are cut, so that a round stays short. */
 #include "fuzz/decoders.h"
+#include "fuzz/must.h"
 
 #include "base/gzip.h"
 #include "base/json.h"
@@ -19,37 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { GRAPH_NODES = 200, TEXT_MOST = 1 << 16 };
-
-/* What has to hold; a fuzzer keeps the input of an abort. */
-#define MUST(what)                                                                                                     \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #what);                                   \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-/* A refusal is one sentence, and nothing in it does harm to a terminal. */
-static void check_error(const fb_error *err)
-{
-    char clean[sizeof err->text];
-    MUST(err->kind != FB_OK && err->text[0]);
-    fb_text_clean(clean, sizeof clean, err->text, strlen(err->text));
-    MUST(strcmp(clean, err->text) == 0);
-}
-
-/* A file with these bytes, for readers that take a path; the caller unlinks. */
-static void bytes_to_file(const uint8_t *bytes, size_t n, char path[32])
-{
-    strcpy(path, "/tmp/fb_fuzz_XXXXXX");
-    int fd = mkstemp(path);
-    MUST(fd >= 0);
-    MUST(write(fd, bytes, n) == (ssize_t)n);
-    close(fd);
-}
 
 /* ---- graphs and plans ---- */
 
@@ -234,11 +206,9 @@ static void run_table(const uint8_t *bytes, size_t n)
 
 static void run_results(const uint8_t *bytes, size_t n)
 {
-    char path[32];
-    bytes_to_file(bytes, n, path);
     for (int skim = 0; skim < 2; skim++) {
         fb_error err = {0};
-        fb_results *r = skim ? fb_results_skim(path, &err) : fb_results_read(path, &err);
+        fb_results *r = fb_results_parse((const char *)bytes, n, "rows", skim, &err);
         if (!r) {
             check_error(&err);
             continue;
@@ -246,7 +216,6 @@ static void run_results(const uint8_t *bytes, size_t n)
         for (int i = 0; i < fb_results_rows(r); i++) MUST(json_is_object(fb_results_row(r, i)));
         fb_results_close(r);
     }
-    unlink(path);
 }
 
 static void run_gzip(const uint8_t *bytes, size_t n)
@@ -264,11 +233,10 @@ static void run_gzip(const uint8_t *bytes, size_t n)
 
 static void run_keys(const uint8_t *bytes, size_t n)
 {
-    char path[32];
     fb_error err = {0};
-    bytes_to_file(bytes, n, path);
-    fb_keys *k = fb_keys_read(path, &err);
-    unlink(path);
+    char *text = text_of(bytes, n);
+    fb_keys *k = fb_keys_parse(text, "keys", &err);
+    fb_free(text);
     if (!k) {
         check_error(&err);
         return;
@@ -309,9 +277,7 @@ static void run_json(const uint8_t *bytes, size_t n)
 static void run_text(const uint8_t *bytes, size_t n)
 {
     char small[64];
-    char *text = fb_alloc(n + 1);
-    memcpy(text, bytes, n);
-    text[n] = '\0';
+    char *text = text_of(bytes, n);
     fb_text_clean(small, sizeof small, text, n);
     MUST(strlen(small) < sizeof small);
     fb_str once = {0}, twice = {0};
@@ -330,12 +296,25 @@ static void run_text(const uint8_t *bytes, size_t n)
 }
 
 const decoder decoders[] = {
-    {"graph", run_graph}, {"graph_lines", run_graph_lines},
-    {"plan", run_plan},   {"recording", run_recording},
-    {"table", run_table}, {"results", run_results},
-    {"gzip", run_gzip},   {"keys", run_keys},
-    {"json", run_json},   {"text", run_text},
+    {"graph", run_graph},
+    {"graph_lines", run_graph_lines},
+    {"plan", run_plan},
+    {"recording", run_recording},
+    {"table", run_table},
+    {"results", run_results},
+    {"gzip", run_gzip},
+    {"keys", run_keys},
+    {"json", run_json},
+    {"text", run_text},
     {"seat", run_seat},
+    {"requests", run_requests},
+    {"answers", run_answers},
+    {"script_info", run_script_info},
+    {"config", run_config},
+    {"state", run_state},
+    {"lua_graph", run_lua_graph},
+    {"lua_plan", run_lua_plan},
+    {"lua_experiment", run_lua_experiment},
 };
 const int n_decoders = sizeof decoders / sizeof *decoders;
 

@@ -21,4 +21,21 @@ extern const int n_decoders;
 
 const decoder *decoder_find(const char *name); /* NULL */
 
+/* ---- talk.c: messages between processes ---- */
+
+void run_requests(const uint8_t *bytes, size_t n);
+void run_answers(const uint8_t *bytes, size_t n);
+void run_script_info(const uint8_t *bytes, size_t n);
+
+/* ---- state.c: settings, and what is kept between runs ---- */
+
+void run_config(const uint8_t *bytes, size_t n);
+void run_state(const uint8_t *bytes, size_t n);
+
+/* ---- lua.c: scripts, as grammar.c writes them ---- */
+
+void run_lua_graph(const uint8_t *bytes, size_t n);
+void run_lua_plan(const uint8_t *bytes, size_t n);
+void run_lua_experiment(const uint8_t *bytes, size_t n);
+
 #endif

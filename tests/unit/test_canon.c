@@ -46,6 +46,26 @@ static void test_dead_and_common(void **state)
     fb_graph_free(g);
 }
 
+/* A NaN that is folded has the sign that the machine gave it; two of them are one constant all the same. */
+static void test_nan(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("");
+    fb_id zero = add_op(g, FB_OP_CONST, NULL, 0, &(fb_attrs){.dtype = FB_F32});
+    static const fb_op ops[] = {FB_OP_DIV, FB_OP_REMAINDER};
+    char name[2] = "a";
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        fb_id nan = add_op(g, ops[i], ARGS(zero, zero), NULL), negative = add_op(g, FB_OP_NEG, ARGS(nan), NULL);
+        output(g, nan, name);
+        name[0]++;
+        output(g, negative, name);
+        name[0]++;
+    }
+    g = canonical(g);
+    assert_int_equal(count(g, FB_OP_CONST), 1);
+    fb_graph_free(g);
+}
+
 /* Two op scopes compute their own; regions of the script do not part equal nodes. */
 static void test_scopes(void **state)
 {
@@ -333,7 +353,7 @@ int main(void)
         cmocka_unit_test(test_merged_views),    cmocka_unit_test(test_scope_keeps_operand),
         cmocka_unit_test(test_loops),           cmocka_unit_test(test_effects),
         cmocka_unit_test(test_varied),          cmocka_unit_test(test_large),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random),          cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests_name("canon", tests, NULL, NULL);
 }

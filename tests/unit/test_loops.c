@@ -691,6 +691,7 @@ static void scripts_that_ask_for_nonsense(void **state)
         const char *body, *error;
     } cases[] = {
         {"g:loop(-1, {x}, function(_, s) return s end)", "script.lua:3: loop: -1 trips"},
+        {"g:loop((1 << 40) + 1, {x}, function(_, s) return s end)", "script.lua:3: loop: 1099511627777 trips are more"},
         {"g:loop(2, {x}, function(_, s) return s:sum() end)", "carried value 0 begins as f32[4] and becomes f32[]"},
         {"g:loop(2, {x}, function(_, s) return s:to('f64') end)", "begins as f32[4] and becomes f64[4]"},
         {"g:loop(2, {x}, function(_, s) return s, s end)", "the body gives back the 1 tensors that it carries"},

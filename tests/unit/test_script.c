@@ -349,7 +349,13 @@ static const struct {
     {"x:view({ 24, m = 1 })", "script.lua:3: view: a list of whole numbers has no \"m\""},
     {"g:ones({ 4, nil, 6 }):relu()", "script.lua:3: ones: "},
     {"error('mine')", "script.lua:3: mine"},
-    {"nil", "script.lua: the model returns a nil where a tensor is expected"},
+    {"error('')", "script.lua:3: error(…) was called without a message"},
+    {"error(' \\n', 0)", "script.lua:3: error(…) was called without a message"},
+    {"error()", "script.lua:3: error(…) was called with a nil, not with a message"},
+    {"error('script.lua:', 0)", "script.lua:3: script.lua:"},
+    {"g:rand({ 2 }, nil, { seed = 0.5 })", "script.lua:3: random: a seed is a whole number, not 0.5"},
+    {"g:rand({ 2 }, nil, { seed = 0 / 0 })", "script.lua:3: random: a seed is a whole number, not "},
+    {"nil", "script.lua:2: the model returns a nil where a tensor is expected"},
     {"x, x", "output: x is one already"},
 };
 
@@ -420,6 +426,18 @@ static const struct {
      "a parameter cannot be called plan", 0},
     {"\33Lua", "script.lua: attempt to load a binary chunk", 0},
 };
+
+/* What has no number is one value, whatever sign the machine gave it: the front finds the graph that was announced. */
+static void test_nan(void **state)
+{
+    (void)state;
+    fb_graph *g = graph_of("return function(g) local z, x = g:zeros({}), g:input('x', {2})\n"
+                           "return x + z / z, x - -(z / z), x * g:const(0 / 0), x * g:const(-(0 / 0)) end");
+    int nans = 0;
+    for (fb_id i = 0; i < g->n_nodes; i++) nans += g->nodes[i].op == FB_OP_CONST && isnan(g->nodes[i].attrs->value);
+    assert_int_equal(nans, 1);
+    fb_graph_free(g);
+}
 
 static void test_bad_scripts(void **state)
 {
@@ -1245,6 +1263,7 @@ static void the_front_holds_to_its_limits(void **state)
         {"{\"type\":\"row\",\"id\":7,\"case\":{},\"row\":{}}", "", 0, "makes no sense"},
         {"{\"type\":\"done\",\"id\":1}", "", 0, "no experiment runs"}, /* twice */
         {"{\"type\":\"nonsense\"}", "", 0, "makes no sense: a message of type \"nonsense\""},
+        {"{\"type\":\"error\",\"id\":1,\"kind\":\"ok\",\"text\":\"\"}", "", 0, "the script gave no reason"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fb_error err = {0};
@@ -1266,6 +1285,7 @@ static void the_front_holds_to_its_limits(void **state)
         }
         assert_int_equal(e.kind, FB_SCRIPT_ERROR);
         if (!strstr(e.error.text, cases[i].says)) fail_msg("%zu: %s", i, e.error.text);
+        assert_int_not_equal(e.error.kind, FB_OK);
         fb_script_free(s);
         fb_str_free(&text);
     }
@@ -1375,6 +1395,9 @@ static void test_experiment_errors(void **state)
         {"for c in e:sweep { k = { 2 } } do c.k = 3 e:measure(c) end", "a case's k is set in its params"},
         {"e:plot { x = 'us', y = 'us', log = 'z' }", "plot: log is \"x\", \"y\" or \"xy\""},
         {"for c in e:sweep { k = 1 } do print(c.paln) end", "a case has no \"paln\"; did you mean \"plan\"?"},
+        /* a row that is refused leaves nothing behind: these would be more than a script's memory */
+        {"for i = 1, 20000 do pcall(e.row, e, { plan = ('x'):rep(4000) }, { f = print }) end error('kept')",
+         ":1: kept"},
     };
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         char text[400];
@@ -1783,6 +1806,7 @@ int main(void)
         cmocka_unit_test(test_ops),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_bad_scripts),
+        cmocka_unit_test(test_nan),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_params),
         cmocka_unit_test(test_misspelt_param),

@@ -10,7 +10,7 @@
 #include "measure/best.h"
 #include "own_cache.h"
 #include "scratch.h"
-#include "worker/worker.h"
+#include "worker/messages.h"
 #include "worker/worker_parts.h"
 
 #include <errno.h>
@@ -807,7 +807,13 @@ static void bad_messages_are_answered_and_forgotten(void **state)
         {"{\"type\":7}\n", "\"type\"", FB_ERR_INPUT},
         {"{\"type\":\"prepare\"}\n", "\"id\"", FB_ERR_INPUT},
         {"{\"type\":\"prepare\",\"id\":-3}\n", "\"id\"", FB_ERR_INPUT},
-        {"{\"type\":\"prepare\",\"id\":3,\"graph\":\"00\"}\n", "was not sent", FB_ERR_INPUT},
+        {"{\"type\":\"prepare\",\"id\":3,\"graph\":\"00\",\"device\":\"host\",\"seeds\":[1]}\n", "was not sent",
+         FB_ERR_INPUT},
+        {"{\"type\":\"prepare\",\"id\":3,\"graph\":\"00\",\"seeds\":[1]}\n", "\"device\"", FB_ERR_INPUT},
+        {"{\"type\":\"check\",\"id\":3,\"graph\":\"00\",\"device\":\"host\",\"seeds\":[]}\n", "no seed", FB_ERR_INPUT},
+        {"{\"type\":\"sample\",\"id\":3,\"n\":0}\n", "\"n\"", FB_ERR_INPUT},
+        {"{\"type\":\"sample\",\"id\":3,\"n\":1,\"cache\":\"warm\"}\n", "hot or cold", FB_ERR_INPUT},
+        {"{\"type\":\"forget\",\"hash\":\"00\"}\n", "forget", FB_ERR_INPUT},
         {"{\"type\":\"sample\",\"id\":3,\"n\":1}\n", "not prepared", FB_ERR_CRASH},
         {"{\"type\":\"calibrate\",\"id\":3}\n", "\"device\"", FB_ERR_INPUT},
         {"{\"type\":\"graph\",\"hash\":\"00\"}\n{\"fusebox_graph\":7}\n", "", FB_ERR_INPUT},
@@ -828,6 +834,42 @@ static void bad_messages_are_answered_and_forgotten(void **state)
     say(&c, "{\"type\":\"release\",\"id\":3}\n");
     json_decref(answer_of(&c, "released"));
     fb_child_kill(&c);
+}
+
+/* What a worker says comes out whole and in range, whatever it was. */
+static void what_a_worker_says_is_made_sense_of(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says; /* "": of an error */
+        double fraction;
+    } cases[] = {
+        {"{\"type\":\"progress\",\"id\":1,\"what\":\"x\",\"fraction\":0.5}", NULL, 0.5},
+        {"{\"type\":\"progress\",\"id\":1,\"what\":\"x\",\"fraction\":7}", NULL, 0},
+        {"{\"type\":\"progress\",\"id\":1,\"what\":\"x\",\"fraction\":-1e300}", NULL, 0},
+        {"{\"type\":\"error\",\"id\":1,\"kind\":\"limit\",\"text\":\"too long\"}", "too long", 0},
+        {"{\"type\":\"error\",\"id\":1,\"kind\":\"ok\",\"text\":\"x\"}", "x", 0},
+        {"{\"type\":\"error\",\"id\":1,\"kind\":\"input\",\"text\":\"\"}", "it gave no reason", 0},
+        {"{\"type\":\"error\",\"id\":1,\"text\":\" \\n\"}", "it gave no reason", 0},
+        {"{\"type\":\"error\",\"id\":1}", "it gave no reason", 0},
+        {"{\"type\":\"prepared\",\"id\":1}", "", 0},
+        {"{\"type\":\"traced\",\"id\":1,\"timeline\":[]}", "", 0},
+        {"{\"type\":\"values\",\"id\":1,\"values\":7}", "", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool ends;
+        fb_worker_event e = {.id = 1, .message = fb_json_parse(cases[i].text, strlen(cases[i].text), NULL)};
+        assert_true(fb_reply_kind(e.message, &e.kind, &ends));
+        fb_reply_read(&e);
+        assert_true(e.fraction == cases[i].fraction);
+        assert_int_equal(e.kind == FB_WORKER_ERROR, cases[i].says != NULL);
+        if (cases[i].says) {
+            assert_int_not_equal(e.error.kind, FB_OK);
+            assert_true(e.error.text[0]);
+            assert_non_null(strstr(e.error.text, cases[i].says));
+        }
+        fb_worker_event_clear(&e);
+    }
 }
 
 static bool say_line(void *ctx, const char *text, size_t n)
@@ -1030,6 +1072,7 @@ int main(void)
         cmocka_unit_test(ssh_never_asks),
         cmocka_unit_test(what_a_login_shell_prints_is_passed_over),
         cmocka_unit_test(bad_messages_are_answered_and_forgotten),
+        cmocka_unit_test(what_a_worker_says_is_made_sense_of),
         cmocka_unit_test(a_graph_under_a_false_name_is_refused),
         cmocka_unit_test(it_ends_with_its_input),
         cmocka_unit_test(a_lock_is_served_in_order),

@@ -111,19 +111,25 @@ bool fb_keep_leave(fb_app *app)
     return false;
 }
 
+json_t *fb_keep_parse(const char *text, size_t n, fb_error *err)
+{
+    json_t *all = fb_json_parse(text, n, err);
+    bool known = all && json_integer_value(json_object_get(all, "fusebox")) == VERSION;
+    if (known && json_array_size(json_object_get(all, "columns"))) return all;
+    if (all) fb_fail(err, FB_ERR_INPUT, "it holds no columns");
+    json_decref(all);
+    return NULL;
+}
+
 /* NULL, and nothing said, where there is no such file. */
 static json_t *read_kept(const char *path, fb_error *err)
 {
     size_t n;
     if (access(path, F_OK) < 0) return NULL;
     char *text = fb_read_file(path, KEPT_MAX, &n, err);
-    json_t *all = text ? fb_json_parse(text, n, err) : NULL;
+    json_t *all = text ? fb_keep_parse(text, n, err) : NULL;
     fb_free(text);
-    bool known = all && json_integer_value(json_object_get(all, "fusebox")) == VERSION;
-    if (known && json_array_size(json_object_get(all, "columns"))) return all;
-    if (all) fb_fail(err, FB_ERR_INPUT, "it holds no columns");
-    json_decref(all);
-    return NULL;
+    return all;
 }
 
 bool fb_keep_restore(fb_app *app)

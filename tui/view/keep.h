@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -26,6 +27,8 @@ bool fb_keep_save(fb_app *app, fb_error *err);
 bool fb_keep_leave(fb_app *app);
 /* The columns as they were left; false: nothing was kept, or it is damaged, which is said. */
 bool fb_keep_restore(fb_app *app);
+/* The text of such a file, whose columns are a list that is not empty: a new reference, or NULL with the reason. */
+json_t *fb_keep_parse(const char *text, size_t n, fb_error *err);
 void fb_keep_forget(fb_app *app); /* the next start has the script's own */
 
 #endif

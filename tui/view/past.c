@@ -11,14 +11,20 @@
 
 enum { FILE_MAX = 1 << 20 };
 
+int fb_past_parse(fb_prompt *p, char *text)
+{
+    int lines = 0;
+    for (char *line; text && (line = strsep(&text, "\n")); lines += *line != '\0')
+        if (*line) fb_prompt_remember(p, line);
+    return lines;
+}
+
 void fb_past_read(fb_prompt *p)
 {
     char path[PATH_MAX];
     if (!fb_state_path("commands", path, sizeof path)) return;
-    char *text = fb_read_private_file(path, FILE_MAX, NULL, NULL), *rest = text;
-    int lines = 0;
-    for (char *line; text && (line = strsep(&rest, "\n")); lines += *line != '\0')
-        if (*line) fb_prompt_remember(p, line);
+    char *text = fb_read_private_file(path, FILE_MAX, NULL, NULL);
+    int lines = fb_past_parse(p, text);
     fb_free(text);
     if (lines <= 2 * FB_PROMPT_PAST) return;
     fb_str kept = {0}; /* the file does not grow for ever */

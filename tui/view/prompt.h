@@ -31,6 +31,7 @@ void fb_prompt_draw(const fb_prompt *p, const fb_rect *r, const char *ghost); /*
 /* ---- past.c: across runs ---- */
 
 void fb_past_read(fb_prompt *p);
+int fb_past_parse(fb_prompt *p, char *text); /* the file's text, which is taken apart; how many lines it has */
 void fb_past_add(const char *command);
 
 #endif

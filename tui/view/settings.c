@@ -107,19 +107,26 @@ static bool take_line(fb_settings *c, char *line, fb_error *err)
     return fb_fail(err, FB_ERR_INPUT, "no setting \"%s\": theme, color, key, mouse, reload, auto or clipboard", name);
 }
 
-bool fb_settings_read(fb_settings *c, fb_error *err)
+bool fb_settings_parse(fb_settings *c, char *text, const char *path, fb_error *err)
 {
-    char path[PATH_MAX];
-    *c = (fb_settings){.mouse = true, .reload = true, .automatic = true, .clipboard = true};
-    if (!config_path(path) || access(path, F_OK) != 0) return true;
-    char *text = fb_read_file(path, CONFIG_MAX, NULL, err), *at = text;
-    bool good = text != NULL;
+    bool good = true;
+    char *at = text;
     for (int number = 1; good && at && *at; number++) {
         char *end = strchr(at, '\n');
         if (end) *end = '\0';
         good = take_line(c, at, err) || fb_fail_prefix(err, "%s:%d", path, number);
         at = end ? end + 1 : NULL;
     }
+    return good;
+}
+
+bool fb_settings_read(fb_settings *c, fb_error *err)
+{
+    char path[PATH_MAX];
+    *c = (fb_settings){.mouse = true, .reload = true, .automatic = true, .clipboard = true};
+    if (!config_path(path) || access(path, F_OK) != 0) return true;
+    char *text = fb_read_file(path, CONFIG_MAX, NULL, err);
+    bool good = text && fb_settings_parse(c, text, path, err);
     fb_free(text);
     return good;
 }

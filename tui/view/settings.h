@@ -20,5 +20,7 @@ typedef struct {
 /* Sets keys and theme for this process. False with the first line that makes no sense, named; the lines before it hold.
  * A file that is not there is fine. */
 bool fb_settings_read(fb_settings *c, fb_error *err);
+/* The same of the file's text, which is taken apart; `path` is what the error calls it. *c holds what nobody sets. */
+bool fb_settings_parse(fb_settings *c, char *text, const char *path, fb_error *err);
 
 #endif
