@@ -318,19 +318,20 @@ static void decide_steps(const job *j, chunk *c, int n)
     }
 }
 
-/* a mod b jumps where a / b is whole: from next to b down to nothing. Where roundings may make a 0 of b, it is no number
- * in half of the lanes. */
+/* a mod b jumps where a / b is whole: from next to b down to nothing. So it does where all lanes agree on that, as on x
+ * mod x, and x may be computed for each. Where roundings may make a 0 of b, it is no number in half of the lanes. */
 static void decide_remainders(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes;
     const double *quotients[FB_LANES];
-    double divisors[FB_TRIAL_CHUNK];
+    double divisors[FB_TRIAL_CHUNK], dividends[FB_TRIAL_CHUNK];
     for (int l = 0; l < lanes; l++) {
         double *q = (double *)c->room[2][l];
         for (int k = 0; k < n; k++) q[k] = c->x[0][l][k] / c->x[1][l][k];
         quotients[l] = q;
     }
     spread_of(lanes, n, quotients, c->spread);
+    spread_of(lanes, n, c->x[0], dividends);
     spread_of(lanes, n, c->x[1], divisors);
     for (int k = 0; k < n; k++) {
         double q = quotients[0][k], whole = nearbyint(q);
@@ -340,8 +341,9 @@ static void decide_remainders(const job *j, chunk *c, int n)
                 if (fb_trial_takes(l, draw)) c->y[l][k] = NAN;
             continue;
         }
-        if (!is_open(fabs(q - whole), c->spread[k])) continue;
-        uint32_t draw = step_draw(j, quotients, k);
+        bool agree = q == whole && whole != 0 && dividends[k] > 0 && divisors[k] > 0;
+        if (!agree && !is_open(fabs(q - whole), c->spread[k])) continue;
+        uint32_t draw = step_draw(j, quotients, k) ^ step_draw(j, c->x[0], k);
         for (int l = 1; l < lanes; l++) {
             double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a), part = rest / b;
             if (isnan(rest) || fabs(part) > 1) continue;

@@ -2128,6 +2128,22 @@ static void test_products_of_what_roundings_left(void **state)
     }
 }
 
+/* A function computed twice, for what is divided and for what it is divided by: the rest is nothing or all of it. */
+static void test_rests_of_what_is_computed_twice(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    rig r = rig_new();
+    fb_id x = add1(&r, FB_OP_TANH, normal(&r, FB_OP_INPUT, FB_F32, SHAPE(N)));
+    fb_id row = add_at(&r, FB_OP_VIEW, x, (fb_attrs){.shape = SHAPE(1, N)}),
+          column = add_at(&r, FB_OP_VIEW, x, (fb_attrs){.shape = SHAPE(N, 1)});
+    fb_id rest = add2(&r, FB_OP_REMAINDER, row, column);
+    trials *t = try_all(&r, &rest, 1);
+    for (int k = 0; k < N; k++) assert_true(spread_at(t, 0, (int64_t)k * (N + 1)) > 0);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* Several of them multiplied are small beyond all that a lane's own draw would be off by. */
 static void test_products_of_what_doubles_left(void **state)
 {
@@ -2178,6 +2194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_computed_again),
         cmocka_unit_test(test_products_taken_in_by_doubles),
+        cmocka_unit_test(test_rests_of_what_is_computed_twice),
         cmocka_unit_test(test_steps_do_not_make_up_for_each_other),
         cmocka_unit_test(test_products_of_what_roundings_left),
         cmocka_unit_test(test_products_of_what_doubles_left),
