@@ -421,12 +421,13 @@ static bool is_open(const job *j, int lane, double y, double error)
 static void finish_floats(job *j, results *r, int64_t at, int count)
 {
     fb_trial_value *v = fb_trial_at(j->e, j->id);
-    bool means = j->node->op == FB_OP_MEAN;
+    bool means = j->node->op == FB_OP_MEAN, exactly = (j->n & (j->n - 1)) == 0; /* divided, by a power of two */
     double room[ROWS];
     if (fb_trial_is_extremum(j->node->op) && j->x->lanes > 1) lead_extrema(j, r, count);
     for (int l = 0; l < v->lanes; l++) {
         int own = l < j->x->lanes ? l : 0;
-        double division = means ? 4 * fb_trial_unit(j->of) * fb_trial_share(j->e->s, l, j->id, FB_DRAW_MEAN) : 0;
+        double division =
+            means && !exactly ? 4 * fb_trial_unit(j->of) * fb_trial_share(j->e->s, l, j->id, FB_DRAW_MEAN) : 0;
         for (int k = 0; k < count; k++) {
             double y = r->y[own][k];
             if (l && (isfinite(y) || is_open(j, l, y, r->error[own][k])))

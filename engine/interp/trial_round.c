@@ -244,9 +244,11 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
     /* Lane 3 is the usual fused kernel: sums are stored, pointwise values are not. What is left of a value less its own
      * mean is then a rounding. Registers hold an f32, but for a product that goes into a sum: a factor of
      * another product is rounded, and where sums cancel, that is most of it. */
-    bool pointwise = fb_op_get(node->op)->cls == FB_CLASS_POINTWISE;
+    fb_op_class cls = fb_op_get(node->op)->cls;
+    bool pointwise = cls == FB_CLASS_POINTWISE;
     bool held = node->dtype == FB_F32 && (node->op != FB_OP_MUL || !e->s->fused[e->s->slot[id]]);
-    bool fused = lane == FUSED || is_multiplied(lane, node->dtype);
+    /* Lane 6 is one in which rows are at hand: what they are reduced to stays as wide as it was summed up. */
+    bool fused = lane == FUSED || (is_multiplied(lane, node->dtype) && cls != FB_CLASS_REDUCTION);
     bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) || (fused && (!pointwise || held));
     stored |= is_multiplied(lane, node->dtype) && e->s->multiplied[e->s->slot[id]];
     bool sum = e->s->sum[e->s->slot[id]], handed_on = sum && fb_trial_chooses(node->op);

@@ -2085,7 +2085,7 @@ static void test_products_taken_in_by_doubles(void **state)
 static void test_little_that_is_left_may_be_apart(void **state)
 {
     (void)state;
-    enum { ROWS = 200, N = 4 };
+    enum { ROWS = 200, N = 5 };
     rig r = rig_new();
     fb_attrs along = {.n_axes = 1, .axes = {1}, .keepdim = true};
     fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(ROWS, N));
@@ -2104,7 +2104,7 @@ static void test_little_that_is_left_may_be_apart(void **state)
 static void test_products_of_what_roundings_left(void **state)
 {
     (void)state;
-    enum { ROWS = 16, N = 8 };
+    enum { ROWS = 16, N = 6 };
     static double x[ROWS * N], w[N * N];
     for (int k = 0; k < ROWS * N; k++) x[k] = (double)(float)fb_rng_uniform(fb_rng_bits(1, (uint64_t)(k / N)), 1, 2);
     for (int k = 0; k < N * N; k++) w[k] = k % N < N / 2 ? 1 + k % N : -1 - (k % N - N / 2);
