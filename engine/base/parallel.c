@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -16,13 +17,15 @@
 
 enum { THREADS_MOST = 64, PIECE = 4 << 20 };
 
-/* Asked for once: the answer is a file of the system's, and loops of one part come by the hundred thousand. */
+/* Those that the process may run on: more threads would wait for each other. Asked for once, for loops of one part come
+ * by the hundred thousand. */
 int fb_parallel_threads(void)
 {
     static atomic_int known;
     int threads = atomic_load(&known);
     if (threads) return threads;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    long cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
     threads = cores < 1 ? 1 : cores > THREADS_MOST ? THREADS_MOST : (int)cores;
     atomic_store(&known, threads);
     return threads;

@@ -1332,8 +1332,9 @@ static void run_all(run *r)
 
 int fb_trial_threads(const fb_trial_options *o)
 {
-    long cores = o->threads > 0 ? o->threads : sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 ? 1 : cores > 64 ? 64 : (int)cores;
+    enum { MOST = 64 };
+    int threads = o->threads > 0 ? o->threads : fb_parallel_threads();
+    return threads > MOST ? MOST : threads;
 }
 
 static int64_t memory_share(const fb_trial_options *o)

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/str.h"
 #include "code/consent.h"
 #include "device/cuda/libs.h"
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_THREADS = 16, MAX_CODE = 64 << 20, CACHE_BYTES = 1 << 30 };
 
@@ -267,8 +267,7 @@ bool fb_cuda_compile_program(const fb_program *program, const char *arch, const 
     for (int k = 0; k < program->n_kernels; k++) p.total += is_unit(program, k);
     pthread_mutex_init(&p.lock, NULL);
     pthread_cond_init(&p.moved, NULL);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int n = p.total < cores ? p.total : (int)cores;
+    int cores = fb_parallel_threads(), n = p.total < cores ? p.total : cores;
     if (n > MAX_THREADS) n = MAX_THREADS;
     pthread_t threads[MAX_THREADS];
     pthread_mutex_lock(&p.lock);
