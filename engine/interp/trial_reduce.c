@@ -94,7 +94,7 @@ FB_TRIAL_WIDE static double extreme_row(const double *x, int64_t n, double sign)
 
 /* A rounding a factor, unless all on the way are numbers of the accumulator; factors of 0 come last, for in another order
  * they would not hide what the rest does. */
-static void product_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype)
+static void product_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)
 {
     if (s->n == 0) s->sum = s->partial = s->large = s->small = 1;
     for (int64_t k = 0; k < n; k++) {
@@ -106,6 +106,7 @@ static void product_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype
         double next = s->partial * x[k];
         s->exact.over |= dtype == FB_F64 ? fma(s->partial, x[k], -next) != 0 : (double)(float)next != next;
         s->partial = next;
+        if (counts && s->exact.over) fb_bound_repeat(&s->repeats, dtype, x[k]);
     }
     s->n += n;
 }
@@ -154,7 +155,7 @@ static void state_add(fb_op op, sum_state *s, const double *x, int64_t n, fb_dty
     if (op == FB_OP_SUM || op == FB_OP_MEAN)
         sum_add(s, x, n, dtype, counts);
     else if (op == FB_OP_PROD)
-        product_add(s, x, n, dtype);
+        product_add(s, x, n, dtype, counts);
     else
         extreme_add(s, x, n, op == FB_OP_AMAX ? 1 : -1);
 }
@@ -176,7 +177,8 @@ static double state_error(fb_op op, const sum_state *s, fb_dtype dtype)
     if (op != FB_OP_PROD || !s->exact.over || s->n < 2) return 0;
     double lost = product_lost(s, dtype);
     if (lost != 0) return lost;
-    return sqrt((double)s->n) * fb_trial_unit(dtype) * fabs(s->sum);
+    /* Parts of a row of equal factors, which vectors multiply beside each other, are off alike. */
+    return fb_trial_gamma(dtype, s->n, (double)s->repeats.squares) * fabs(s->sum);
 }
 
 /* ---- rows ---- */
