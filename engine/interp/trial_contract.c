@@ -571,6 +571,21 @@ typedef struct {
 } lane_job;
 
 /* What cutting off loses is lost towards zero, at each of the accumulator's steps of (at least) 8 terms. */
+/* Terms, or sums on the way, may be beyond what the accumulator holds though their sum is not, and infinity less infinity
+ * is no number: two lanes have that. */
+static bool lose_sums(const row_lane *j, int lane, const double *exact, int n, double *room)
+{
+    enum { ONE = 5, ANOTHER = 8 };
+    bool lost = false;
+    if (lane != ONE && lane != ANOTHER) return false;
+    for (int k = 0; k < n; k++) {
+        if (!(j->a_norm * j->norm[k] > FLT_MAX) || !isfinite(exact[k])) continue;
+        room[k] = NAN;
+        lost = true;
+    }
+    return lost;
+}
+
 static void settle_rows(void *ctx, int64_t first, int64_t last)
 {
     const lane_job *j = ctx;
@@ -614,6 +629,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             spreads |= p->k < 2 ? put_off_terms(&one, n, room) : put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
             spreads |= turn_zeros(&one, turned, n, room);
+            if (!wide && p->k > 1) spreads |= lose_sums(&one, j->lane, exact + r * p->n + at, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
         }
     }

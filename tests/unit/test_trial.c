@@ -159,6 +159,27 @@ static void test_products_lost_both_ways_are_open(void **state)
     rig_free(&r);
 }
 
+/* 4e38 is beyond f32, and so is what is taken from it: their difference is not, and may be no number in a kernel. */
+static void test_terms_beyond_the_accumulator_are_open(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    double a[] = {3e38, 3e38, 1}, b[] = {1.4, -1.3, 5};
+    fb_id y = add2(&r, FB_OP_MATMUL, data(&r, FB_F32, SHAPE(1, 3), a), data(&r, FB_F32, SHAPE(3, 1), b));
+    double c[] = {1e18, 1e18, 1};
+    fb_id small = add2(&r, FB_OP_MATMUL, data(&r, FB_F32, SHAPE(1, 3), c), data(&r, FB_F32, SHAPE(3, 1), b));
+    fb_id want[] = {y, small};
+    trials *t = try_all(&r, want, 2);
+    int lost = 0;
+    for (int l = 1; l <= FB_TRIALS; l++) {
+        lost += isnan(t->at[0].v[l][0]);
+        assert_true(isfinite(t->at[1].v[l][0]));
+    }
+    assert_int_equal(lost, 2);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* A factor of 0 that comes first hides nothing: in another order infinity is multiplied by it. */
 static void test_products_with_nothing_in_them_may_overflow(void **state)
 {
@@ -2250,6 +2271,7 @@ int main(void)
         cmocka_unit_test(test_means_whose_sums_overflow_are_open),
         cmocka_unit_test(test_products_lost_both_ways_are_open),
         cmocka_unit_test(test_products_with_nothing_in_them_may_overflow),
+        cmocka_unit_test(test_terms_beyond_the_accumulator_are_open),
         cmocka_unit_test(test_signs_near_zero_may_be_zero),
         cmocka_unit_test(test_poles_in_reach_are_open),
         cmocka_unit_test(test_prefix_sums_are_off_together),
