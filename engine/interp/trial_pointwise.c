@@ -613,7 +613,8 @@ static void hand_on_margins(const job *j, const chunk *c, int64_t at, int n)
     }
 }
 
-/* What an integer cannot hold becomes what the device makes of it: one thing in half of the lanes, another in the rest.
+/* What an integer cannot hold becomes what the device makes of it, and that need not be the same each time it is asked for
+ * (C leaves it open): nothing, the least, and two other numbers, for what is shifted by the least is nothing again.
  * Lanes in which it can hold it keep that: next to a pole a kernel may have missed what is infinite in exact numbers.
  * Lanes of exact operands are those of lane 0. */
 static bool casts_to_whole(const job *j)
@@ -623,6 +624,7 @@ static bool casts_to_whole(const job *j)
 
 static void decide_overflows(const job *j, chunk *c, int lanes, int n)
 {
+    enum { LITTLE = 5, LARGE = 7 };
     double beyond = j->node->dtype == FB_I32 ? 0x1p31 : 0x1p63;
     for (int k = 0; k < n; k++) {
         bool fits = true;
@@ -632,7 +634,8 @@ static void decide_overflows(const job *j, chunk *c, int lanes, int n)
         uint32_t draw = decision_draw(j, c->x[0][0][k]);
         for (int l = 1; l < lanes; l++) {
             bool own = j->operand_lanes > 1 && fabs(c->x[0][l][k]) < beyond;
-            if (!own) c->y[l][k] = fb_trial_takes(l, draw) ? 0 : -beyond;
+            double other = l == LITTLE ? 1 : l == LARGE ? beyond / 2 : -beyond;
+            if (!own) c->y[l][k] = fb_trial_takes(l, draw) && l != LITTLE && l != LARGE ? 0 : other;
         }
     }
 }

@@ -111,7 +111,8 @@ bool fb_fuzz_reference_judge(const fb_fuzz_reference *r, fb_id node, const void 
 
 /* Both are doubles, and differ by the order in which doubles were added: by little of what roundings in the dtype do,
  * unless roundings are all of it, as where 1 is divided by what a mean of equal values left, or its square is nothing that
- * the dtype can hold. f64 has no wider type, so that there the exact lane is as far off as any. */
+ * the dtype can hold. f64 has no wider type, so that there the exact lane is as far off as any. A decision that roundings of
+ * doubles turn, as the ceiling of what a sum of x - mean(x) leaves, is off by just what lanes that turn it are. */
 static bool is_same(const value *t, int64_t k, double got)
 {
     double v = t->v[k], small = 0x1p-40, little = 0x1p-8, few = 8; /* spreads: lanes are a sample */
@@ -119,7 +120,8 @@ static bool is_same(const value *t, int64_t k, double got)
     if (t->shape.dtype == FB_F64) share = 16;
     if (got == v || (isnan(got) && isnan(v)) || isinf(t->spread[k])) return true;
     if (fb_dtype_round(t->shape.dtype, v) == 0 && fb_dtype_round(t->shape.dtype, got) == 0) return true;
-    return fabs(got - v) <= small * fabs(v) + share * (double)t->spread[k];
+    double off = fabs(got - v), spread = (double)t->spread[k];
+    return off <= small * fabs(v) + share * spread || fabs(off - spread) <= little * spread;
 }
 
 /* Is the exact lane of an output what the plain interpreter gives? */
