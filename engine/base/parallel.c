@@ -13,20 +13,23 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { THREADS_MOST = 64, PIECE = 4 << 20 };
 
-/* Those that the process may run on: more threads would wait for each other. Asked for once, for loops of one part come
- * by the hundred thousand. */
+int fb_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* Asked for once, for loops of one part come by the hundred thousand. */
 int fb_parallel_threads(void)
 {
     static atomic_int known;
     int threads = atomic_load(&known);
     if (threads) return threads;
-    cpu_set_t set;
-    long cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
-    threads = cores < 1 ? 1 : cores > THREADS_MOST ? THREADS_MOST : (int)cores;
+    int cores = fb_cores();
+    threads = cores < THREADS_MOST ? cores : THREADS_MOST;
     atomic_store(&known, threads);
     return threads;
 }

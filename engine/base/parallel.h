@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The cores that the process may run on: more threads would wait for each other. */
+int fb_cores(void);
 /* How many threads a loop may have: the cores there are, 64 at most. */
 int fb_parallel_threads(void);
 /* Calls fn for parts of 0 … n - 1, each `grain` long but the last, in any order and by several threads at a time; by

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "graph/graph_json.h"
@@ -12,7 +13,6 @@
 
 #include <errno.h>
 #include <ftw.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -529,12 +529,6 @@ static void watch(state *st)
 
 /* ---- the whole ---- */
 
-static int cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
     (void)st, (void)kind, (void)at;
@@ -578,7 +572,7 @@ static bool learn_machine(state *st, fb_error *err)
 bool fb_worker_fuzz(const fb_fuzz_options *o, fb_fuzz_totals *totals, fb_error *err)
 {
     const char *tmp = getenv("TMPDIR");
-    state st = {.o = o, .totals = totals, .jobs = o->jobs > 0 ? o->jobs : cores(), .start_us = fb_now_us()};
+    state st = {.o = o, .totals = totals, .jobs = o->jobs > 0 ? o->jobs : fb_cores(), .start_us = fb_now_us()};
     if (st.jobs > MAX_JOBS) st.jobs = MAX_JOBS;
     *totals = (fb_fuzz_totals){0};
     snprintf(st.cache, sizeof st.cache, "%.32s/fusebox-fuzz-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "code/consent.h"
@@ -19,7 +20,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,8 +266,7 @@ fb_cc *fb_cc_find(fb_error *err)
             fb_fail(err, FB_ERR_UNAVAILABLE, "no C compiler was found (tried cc, gcc, clang): install one, or set CC");
         return NULL;
     }
-    cpu_set_t set;
-    cc->cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    cc->cores = fb_cores();
     cc->openmp = true;
     cc->memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 2;
     if (cc->memory > most_memory) cc->memory = most_memory;

@@ -1,10 +1,10 @@
 /* What is known of this processor without measuring: for the machine, and for `fusebox devices`. */
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/str.h"
 #include "device/host/parts.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,12 +48,6 @@ static int64_t cache_bytes(int level)
     return bytes;
 }
 
-static int cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 void fb_host_system(fb_machine *m)
 {
     char model[72] = "processor", memory[64];
@@ -61,7 +55,7 @@ void fb_host_system(fb_machine *m)
     if (!proc_value("/proc/cpuinfo", "model name", model, sizeof model))
         proc_value("/proc/cpuinfo", "CPU part", model, sizeof model);
     fb_machine_default(m, FB_DEVICE_HOST);
-    m->units = cores();
+    m->units = fb_cores();
     snprintf(m->name, sizeof m->name, "%s (%d core%s)", model, m->units, m->units == 1 ? "" : "s");
     if (proc_value("/proc/meminfo", "MemTotal", memory, sizeof memory) && sscanf(memory, "%lld", &kib) == 1)
         m->memory_bytes = kib * 1024;
