@@ -14,21 +14,18 @@
 /* Best first. A plain libblas often carries the cblas_ names too (Debian's does); elsewhere they are in libcblas. */
 static const char *const candidates[] = {"libopenblas.so.0", "libopenblas.so", "libblas.so.3", "libcblas.so.3"};
 
-#define ENTRY(field, symbol, must)                                                                                     \
+#define ENTRY(field, symbol)                                                                                           \
     {                                                                                                                  \
-        offsetof(fb_blas, field), symbol, must                                                                         \
+        offsetof(fb_blas, field), symbol                                                                               \
     }
 static const struct {
     size_t offset; /* of the function pointer in fb_blas */
     const char *symbol;
-    bool required;
 } entries[] = {
-    ENTRY(sgemm, "cblas_sgemm", true),
-    ENTRY(dgemm, "cblas_dgemm", true),
-    ENTRY(sgemv, "cblas_sgemv", true),
-    ENTRY(dgemv, "cblas_dgemv", true),
-    ENTRY(set_num_threads, "openblas_set_num_threads", false),
-    ENTRY(get_num_threads, "openblas_get_num_threads", false),
+    ENTRY(sgemm, "cblas_sgemm"),
+    ENTRY(dgemm, "cblas_dgemm"),
+    ENTRY(sgemv, "cblas_sgemv"),
+    ENTRY(dgemv, "cblas_dgemv"),
 };
 #undef ENTRY
 
@@ -45,7 +42,7 @@ static const char *bind(void *handle)
 {
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void *symbol = dlsym(handle, entries[i].symbol);
-        if (!symbol && entries[i].required) return entries[i].symbol;
+        if (!symbol) return entries[i].symbol;
         memcpy((char *)&state.blas + entries[i].offset, &symbol, sizeof symbol);
     }
     return NULL;
@@ -106,12 +103,25 @@ static void *find_again(void *handle)
     return handle;
 }
 
+/* OpenBLAS's own threads would be woken by each product, and wait for each other by asking the system for something else
+ * to do. */
+static void keep_to_one_thread(void *handle)
+{
+    void *symbol = dlsym(handle, "openblas_set_num_threads");
+    void (*set)(int threads) = NULL;
+    memcpy(&set, &symbol, sizeof symbol);
+    if (set) set(1);
+}
+
 static void open_library(void)
 {
     void *handle = find_library();
     if (handle) handle = find_again(handle);
     state.found = handle;
-    if (handle) describe(handle);
+    if (handle) {
+        describe(handle);
+        keep_to_one_thread(handle);
+    }
     state.blas.library = state.library;
     state.blas.description = state.description;
 }

@@ -1,6 +1,7 @@
 /* The system's CBLAS, found when it is first asked for. The reference interpreter and the host device both use it; a
- * machine without one still works, slowly. Nothing is owned by the caller; everything here may be called from any
- * thread. Matrices are row-major or column-major as cblas.h has it; dimensions are 32-bit. */
+ * machine without one still works, slowly. It computes in the thread that asks it: who wants more of them shares a
+ * product out. Nothing is owned by the caller; everything here may be called from any thread. Matrices are row-major or
+ * column-major as cblas.h has it; dimensions are 32-bit. */
 #ifndef FB_BASE_BLAS_H
 #define FB_BASE_BLAS_H
 
@@ -22,10 +23,6 @@ typedef struct {
                   float beta, float *y, int step_y);
     void (*dgemv)(int order, int trans, int m, int n, double alpha, const double *a, int lda, const double *x,
                   int step_x, double beta, double *y, int step_y);
-
-    /* OpenBLAS alone; NULL in any other library. */
-    void (*set_num_threads)(int threads);
-    int (*get_num_threads)(void);
 } fb_blas;
 
 /* The library, opened once for the process; NULL with FB_ERR_UNAVAILABLE and a sentence that says what was tried. */

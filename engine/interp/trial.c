@@ -9,7 +9,6 @@
  * threads instead. */
 #include "interp/trial.h"
 
-#include "base/blas.h"
 #include "base/integer.h"
 #include "base/mem.h"
 #include "base/parallel.h"
@@ -173,6 +172,11 @@ static double cost_of(const fb_trial_shared *s, int slot)
     default: break;
     }
     return cost * steps_of(s, slot);
+}
+
+static void find_costs(fb_trial_shared *s)
+{
+    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
 }
 
 /* In f32 a fused multiply-add takes a product in as it is. Of a·b ± c·d it takes one of the two, and which one is the
@@ -434,7 +438,7 @@ static void open_shared(fb_trial_shared *s, const fb_id *want, int n_want)
     open_slots(s, &m);
     for (int i = 0; i < n_want; i++) s->kept[s->slot[want[i]]] = true;
     open_loops(s, want, n_want);
-    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
+    find_costs(s);
     fb_free(m.given);
     fb_free(m.needed);
 }
@@ -904,19 +908,27 @@ static void look_at_slots(const run *r, sharing *of)
     }
 }
 
+/* What computing all of the firsts asks for; returns behind which slot nothing is. */
+static int demand_firsts(const fb_trial_shared *s, const sharing *of, fb_trial_value *values)
+{
+    int end = 0;
+    for (int k = 0; k < s->n_slots; k++) {
+        values[k].wanted = of->first[k];
+        if (!of->first[k]) continue;
+        values[k].box = fb_box_whole(&s->g->nodes[s->order[k]].shape);
+        end = k + 1;
+    }
+    fb_trial_demand(s, values, end);
+    return end;
+}
+
 static bool keep_firsts(const run *r, fb_trial_eval *e, const sharing *of)
 {
     fb_trial_shared *s = r->s;
-    int end = 0;
     bool *kept = fb_alloc((size_t)s->n_slots * sizeof *kept + 1);
     memcpy(kept, s->kept, (size_t)s->n_slots * sizeof *kept);
-    for (int k = 0; k < s->n_slots; k++) {
-        if (!of->first[k]) continue;
-        e->values[k].box = fb_box_whole(&s->g->nodes[s->order[k]].shape);
-        e->values[k].wanted = s->kept[k] = true;
-        end = k + 1;
-    }
-    fb_trial_demand(s, e->values, end);
+    for (int k = 0; k < s->n_slots; k++) s->kept[k] |= of->first[k];
+    int end = demand_firsts(s, of, e->values);
     bool ok = fb_trial_evaluate(e, 0, end, 0);
     for (int k = 0; k < end && ok; k++) {
         if (!of->first[k] || !e->values[k].lanes) continue;
@@ -927,7 +939,7 @@ static bool keep_firsts(const run *r, fb_trial_eval *e, const sharing *of)
     fb_trial_clear(e);
     memcpy(s->kept, kept, (size_t)s->n_slots * sizeof *kept);
     fb_free(kept);
-    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
+    find_costs(s);
     return ok;
 }
 
@@ -943,24 +955,16 @@ static double cost_beside(const run *r, const sharing *of)
 {
     fb_trial_shared *s = r->s;
     run beside = *r;
-    int end = 0;
     beside.groups = NULL;
     beside.n_groups = 0;
-    for (int k = 0; k < s->n_slots; k++) {
-        r->trial[k].wanted = of->first[k];
-        if (!of->first[k]) continue;
-        r->trial[k].box = fb_box_whole(&s->g->nodes[s->order[k]].shape);
-        end = k + 1;
-    }
-    fb_trial_demand(s, r->trial, end);
-    double cost = fb_trial_cost(s, r->trial, end);
+    double cost = fb_trial_cost(s, r->trial, demand_firsts(s, of, r->trial));
     for (int k = 0; k < s->n_slots; k++) s->leaf[k] |= of->first[k];
-    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
+    find_costs(s);
     open_groups(&beside);
     cost += cost_of_groups(&beside);
     close_groups(&beside);
     for (int k = 0; k < s->n_slots; k++) s->leaf[k] &= !of->first[k];
-    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
+    find_costs(s);
     return cost;
 }
 
@@ -1296,18 +1300,14 @@ static void work_some(void *ctx, int64_t first, int64_t last)
     for (int64_t k = first; k < last; k++) work(&workers[k]);
 }
 
-/* BLAS runs in the thread that asks it: products are shared out here (trial_contract.c). */
 static void run_all(run *r)
 {
     int threads = fb_trial_threads(r->s->o);
-    const fb_blas *blas = fb_blas_get(NULL);
-    int before = blas && blas->get_num_threads && blas->set_num_threads ? blas->get_num_threads() : 0;
     worker *workers = fb_calloc((size_t)threads, sizeof *workers);
     for (int t = 0; t < threads; t++) {
         workers[t].r = r;
         fb_trial_eval_open(&workers[t].e, r->s, t);
     }
-    if (before) blas->set_num_threads(1);
     workers[0].e.workers = threads;
     bool ok = reduce_long_rows(r, &workers[0].e);
     fb_trial_empty_pool(&workers[0].e);
@@ -1324,7 +1324,6 @@ static void run_all(run *r)
     fb_trial_empty_pool(&workers[0].e);
     atomic_store(&r->next, r->n_serial);
     if (ok && r->n_tasks > r->n_serial) fb_parallel_for_some(threads, threads, 1, work_some, workers);
-    if (before) blas->set_num_threads(before);
     for (int k = 0; k < r->s->n_slots; k++) fb_trial_drop(&workers[0].e, &r->s->done[k]);
     for (int t = 0; t < threads; t++) fb_trial_eval_close(&workers[t].e);
     fb_free(workers);

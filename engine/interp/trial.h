@@ -26,15 +26,15 @@
  *   - f64 has no wider type to round from: a result that is not exact is put off by up to two units in the last place.
  *     The exact lane itself is rounded there, so that a judge of f64 must allow for that.
  *   - decisions (comparisons, floor, sign, casts to integers, argmax, remainder) whose margin is within FB_TRIAL_MARGIN
- *     times what the lanes spread it are taken both ways: by half of the lanes so, by half otherwise. A comparison goes
- *     as each lane draws for it, and one lane has none that is open, one all. What compares values in which all lanes
- *     agree is certain. Divisors, and what a logarithm is taken of, are 0 in half of the
+ *     times what the lanes spread it are taken both ways: by one lane down for all that is open, by one up, and by each
+ *     other as it draws for each. What compares values in which all lanes agree is certain. Divisors, and what a
+ *     logarithm is taken of, are 0 in half of the
  * lanes where that lies as near. What relu, clamp and their like cut off may lie beyond their bound in a kernel though
  * it does so in no lane: where FB_TRIAL_CHANCE spreads of the operand lead there, one lane goes that share of the way.
  * So do the extremum of a row, and choices between values that meet where the choice turns. Casts to integers that do
- * not hold the value go two ways. All is a function of lane, node, value and place in the tensor alone: the same
- * whatever the number of threads or the way of cutting into blocks, but for the order in which BLAS adds, which may
- * turn the last bit of the exact lane and a draw with it.
+ * not hold the value go several ways. All is a function of lane, node, value and place in the tensor alone: the same
+ * whatever the number of threads or the way of cutting into blocks, but for the order in which BLAS adds in products of
+ * other rows, which may turn the last bit of the exact lane and a draw with it.
  *
  * Evaluation goes from what is wanted: block by block of its elements, each with the part of every operand that it
  * needs, on all cores, so that memory is that of the blocks under way and not of the tensors. Wanted nodes that share

@@ -103,9 +103,7 @@ static bool product_open(product *p)
 
 /* ---- products ---- */
 
-/* A product is cut into tiles by its shape alone, so that threads and blocks do not show in it; threads take tiles. The
- * library's own threads would wait for each other at every product by asking the system for something else to do, which
- * takes the cores from whoever computes beside them. */
+/* A product is cut into tiles by its shape alone, so that threads and blocks do not show in it; threads take tiles. */
 typedef struct {
     const fb_blas *blas; /* NULL: a plain loop */
     int64_t m, n, k, rows, columns;
@@ -570,7 +568,6 @@ typedef struct {
     bool rounded;    /* by tf32 already */
 } lane_job;
 
-/* What cutting off loses is lost towards zero, at each of the accumulator's steps of (at least) 8 terms. */
 /* Terms, or sums on the way, may be beyond what the accumulator holds though their sum is not, and infinity less infinity
  * is no number: two lanes have that. */
 static bool lose_sums(const row_lane *j, int lane, const double *exact, int n, double *room)
@@ -586,6 +583,7 @@ static bool lose_sums(const row_lane *j, int lane, const double *exact, int n, d
     return lost;
 }
 
+/* What cutting off loses is lost towards zero, at each of the accumulator's steps of (at least) 8 terms. */
 static void settle_rows(void *ctx, int64_t first, int64_t last)
 {
     const lane_job *j = ctx;

@@ -210,7 +210,6 @@ fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_ent
     choose_how(g, true);
     choose_blocks(g);
     if (fb_dtype_is_half(call->dtype)) make_wide(g);
-    if (h->blas && h->blas->set_num_threads) h->blas->set_num_threads(1);
     return g;
 }
 
@@ -435,7 +434,6 @@ bool fb_host_products_new(fb_host *h, const fb_program *p, const fb_launch *l, f
     c->n = l->n_products;
     for (int i = 0; i < c->n; i++)
         if (!product_new(h, p, &l->products[i], &c->at[i], err)) return false;
-    if (h->blas && h->blas->set_num_threads) h->blas->set_num_threads(1);
     return true;
 }
 
