@@ -374,7 +374,7 @@ static void decide_poles(const job *j, chunk *c, int n)
     }
 }
 
-/* Where the sign of an operand counts and roundings may turn it, half of the lanes have each. */
+/* Where the sign of an operand counts and roundings may turn it, lanes have both. */
 static void decide_sides(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
@@ -613,15 +613,15 @@ static void hand_on_margins(const job *j, const chunk *c, int64_t at, int n)
     }
 }
 
-/* What an integer cannot hold becomes what the device makes of it, and that need not be the same each time it is asked for
- * (C leaves it open): nothing, the least, and two other numbers, for what is shifted by the least is nothing again.
- * Lanes in which it can hold it keep that: next to a pole a kernel may have missed what is infinite in exact numbers.
- * Lanes of exact operands are those of lane 0. */
 static bool casts_to_whole(const job *j)
 {
     return j->node->op == FB_OP_CAST && j->args[0].is_float && (j->node->dtype == FB_I32 || j->node->dtype == FB_I64);
 }
 
+/* What an integer cannot hold becomes what the device makes of it, and that need not be the same each time it is asked for
+ * (C leaves it open): nothing, the least, and two other numbers, for what is shifted by the least is nothing again.
+ * Lanes in which it can hold it keep that: next to a pole a kernel may have missed what is infinite in exact numbers.
+ * Lanes of exact operands are those of lane 0. */
 static void decide_overflows(const job *j, chunk *c, int lanes, int n)
 {
     enum { LITTLE = 5, LARGE = 7 };
@@ -634,8 +634,8 @@ static void decide_overflows(const job *j, chunk *c, int lanes, int n)
         uint32_t draw = decision_draw(j, c->x[0][0][k]);
         for (int l = 1; l < lanes; l++) {
             bool own = j->operand_lanes > 1 && fabs(c->x[0][l][k]) < beyond;
-            double other = l == LITTLE ? 1 : l == LARGE ? beyond / 2 : -beyond;
-            if (!own) c->y[l][k] = fb_trial_takes(l, draw) && l != LITTLE && l != LARGE ? 0 : other;
+            double other = l == LITTLE ? 1 : l == LARGE ? beyond / 2 : fb_trial_takes(l, draw) ? 0 : -beyond;
+            if (!own) c->y[l][k] = other;
         }
     }
 }
@@ -820,12 +820,13 @@ static void open_again(job *j)
     if (!j->adds && turns[j->node->op].how != FB_TURN_COMPARISON) return;
     if (j->adds && s->apart[s->slot[j->id]] && v->lanes > 1) j->summed = fb_trial_summed(v);
     for (int a = 0; a < 2; a++) {
-        const fb_trial_value *x = fb_trial_at(j->e, j->node->args[a]);
+        fb_id from = j->node->args[a];
+        int slot = s->slot[from];
+        const fb_trial_value *x = fb_trial_at(j->e, from);
         if (j->adds && x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken, j->summed_of[a] = x->cells->summed;
-        int slot = s->slot[j->node->args[a]];
         j->apart[a] = x->lanes > 1 && s->apart[slot];
-        j->wide[a] = j->adds && j->node->dtype == FB_F64 && x->lanes > 1 && slot >= 0 && !s->leaf[slot] &&
-                     s->g->nodes[j->node->args[a]].op == FB_OP_MUL;
+        j->wide[a] =
+            j->adds && j->node->dtype == FB_F64 && x->lanes > 1 && !s->leaf[slot] && s->g->nodes[from].op == FB_OP_MUL;
     }
 }
 
