@@ -579,9 +579,8 @@ static void enqueue(supervisor *s, const fb_request *r, json_t *message)
         FB_VEC_PUSH(&s->queue, (request){.said = *r, .message = json_incref(message)});
 }
 
-static void cancel(supervisor *s, const fb_request *r, json_t *message)
+static void cancel(supervisor *s, const fb_request *r)
 {
-    (void)message;
     int64_t id = r->id;
     fb_error why = {0};
     fb_fail(&why, FB_ERR_CANCELLED, "cancelled");
@@ -600,9 +599,8 @@ static void cancel(supervisor *s, const fb_request *r, json_t *message)
 
 /* ---- the list of devices, and hello ---- */
 
-static void list_devices(supervisor *s, const fb_request *r, json_t *message)
+static void list_devices(supervisor *s, const fb_request *r)
 {
-    (void)message;
     FB_VEC_PUSH(&s->listing, (list_ask){r->id, r->libraries});
 }
 
@@ -670,9 +668,8 @@ static void start_lister(supervisor *s)
 
 /* ---- what the front says ---- */
 
-static void hello(supervisor *s, const fb_request *r, json_t *message)
+static void hello(supervisor *s, const fb_request *r)
 {
-    (void)message;
     int64_t theirs = r->protocol;
     if (theirs == FB_PROTOCOL_VERSION) return;
     say_error(s, 0, FB_ERR_UNAVAILABLE,
@@ -682,29 +679,27 @@ static void hello(supervisor *s, const fb_request *r, json_t *message)
     s->status = 1;
 }
 
-static void begin_graph(supervisor *s, const fb_request *r, json_t *message)
+static void begin_graph(supervisor *s, const fb_request *r)
 {
-    (void)message;
     snprintf(s->reading, sizeof s->reading, "%s", r->hash);
     s->reader = fb_graph_reader_new();
 }
 
-static void begin_file(supervisor *s, const fb_request *r, json_t *message)
+static void begin_file(supervisor *s, const fb_request *r)
 {
-    (void)message;
     s->file_bytes = r->bytes;
     s->file_key = fb_strdup(r->key);
     s->file_values = fb_alloc((size_t)r->bytes + 1);
 }
 
-static void quit(supervisor *s, const fb_request *r, json_t *message)
+static void quit(supervisor *s, const fb_request *r)
 {
-    (void)r, (void)message;
+    (void)r;
     s->quit = true;
 }
 
 /* What is not here is the device child's work, and waits for its turn. */
-static void (*const handlers[])(supervisor *s, const fb_request *r, json_t *message) = {
+static void (*const handlers[])(supervisor *s, const fb_request *r) = {
     [FB_REQUEST_HELLO] = hello,   [FB_REQUEST_GRAPH] = begin_graph,    [FB_REQUEST_FILE] = begin_file,
     [FB_REQUEST_CANCEL] = cancel, [FB_REQUEST_DEVICES] = list_devices, [FB_REQUEST_QUIT] = quit,
 };
@@ -723,7 +718,7 @@ static void take_request(supervisor *s, json_t *message)
     } else if (fb_request_is_work(&r)) {
         enqueue(s, &r, message);
     } else {
-        handlers[r.kind](s, &r, message);
+        handlers[r.kind](s, &r);
     }
 }
 
