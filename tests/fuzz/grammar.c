@@ -93,15 +93,21 @@ static void say_dtype(writer *w)
     say(w, PICK(w, dtypes));
 }
 
-static void say_shape(writer *w)
+/* "{ a, b }" of fewer than `most`. */
+static void say_list(writer *w, int most, void (*one)(writer *w))
 {
-    int rank = pick(w, 4);
+    int n = pick(w, most);
     say(w, "{ ");
-    for (int i = 0; i < rank; i++) {
-        say_count(w);
-        say(w, i + 1 < rank ? ", " : " ");
+    for (int i = 0; i < n; i++) {
+        one(w);
+        say(w, i + 1 < n ? ", " : " ");
     }
     say(w, "}");
+}
+
+static void say_shape(writer *w)
+{
+    say_list(w, 4, say_count);
 }
 
 static void say_tensor(writer *w)
@@ -111,33 +117,26 @@ static void say_tensor(writer *w)
 
 static void say_tensors(writer *w)
 {
-    int n = pick(w, 4);
-    say(w, "{ ");
-    for (int i = 0; i < n; i++) {
-        say_tensor(w);
-        say(w, i + 1 < n ? ", " : " ");
-    }
-    say(w, "}");
+    say_list(w, 4, say_tensor);
 }
 
-static void say_options(writer *w)
+static void say_option(writer *w)
 {
     static const char *const keys[] = {"dist",  "low",     "high",  "mean",     "std",     "value",
                                        "seed",  "through", "every", "truncate", "weights", "backwards",
                                        "dtype", "columns", "param", "none"};
     static const char *const words[] = {"\"uniform\"",    "\"normal\"", "\"integer\"", "\"constant\"", "\"stored\"",
                                         "\"recomputed\"", "\"after\"",  "\"inside\"",  "true"};
-    int n = pick(w, 3);
-    say(w, "{ ");
-    for (int i = 0; i < n; i++) {
-        fb_str_addf(w->out, "%s = ", PICK(w, keys));
-        if (pick(w, 2))
-            say(w, PICK(w, words));
-        else
-            say_number(w);
-        say(w, i + 1 < n ? ", " : " ");
-    }
-    say(w, "}");
+    fb_str_addf(w->out, "%s = ", PICK(w, keys));
+    if (pick(w, 2))
+        say(w, PICK(w, words));
+    else
+        say_number(w);
+}
+
+static void say_options(writer *w)
+{
+    say_list(w, 3, say_option);
 }
 
 /* Anything that a function could be given. */
@@ -621,15 +620,19 @@ static void say_field(writer *w, bool sweep)
         say_value(w);
 }
 
+static void say_case_field(writer *w)
+{
+    say_field(w, false);
+}
+
+static void say_sweep_field(writer *w)
+{
+    say_field(w, true);
+}
+
 static void say_fields(writer *w, bool sweep)
 {
-    int n = pick(w, 4);
-    say(w, "{ ");
-    for (int i = 0; i < n; i++) {
-        say_field(w, sweep);
-        say(w, i + 1 < n ? ", " : " ");
-    }
-    say(w, "}");
+    say_list(w, 4, sweep ? say_sweep_field : say_case_field);
 }
 
 static void say_plot(writer *w)

@@ -43,38 +43,23 @@ void run_requests(const uint8_t *bytes, size_t n)
 }
 
 /* Written and read again it is the same. */
-static void check_report(const fb_report *r)
-{
-    fb_error err = {0};
-    json_t *once = fb_report_to_json(r);
-    fb_report *again = fb_report_from_json(once, &err);
-    MUST(again);
-    json_t *twice = fb_report_to_json(again);
-    MUST(json_equal(once, twice));
-    json_decref(once);
-    json_decref(twice);
-    fb_report_free(again);
-}
-
-static void check_timeline(const fb_timeline *t)
-{
-    fb_error err = {0};
-    json_t *once = fb_timeline_to_json(t);
-    fb_timeline *again = fb_timeline_from_json(once, &err);
-    MUST(again);
-    fb_timeline_free(again);
-    json_decref(once);
-}
-
-static void check_values(const fb_values *v)
-{
-    fb_error err = {0};
-    json_t *once = fb_values_to_json(v);
-    fb_values *again = fb_values_from_json(once, &err);
-    MUST(again);
-    fb_values_free(again);
-    json_decref(once);
-}
+#define CHECK_WRITTEN(TYPE)                                                                                            \
+    static void check_##TYPE(const fb_##TYPE *x)                                                                       \
+    {                                                                                                                  \
+        fb_error err = {0};                                                                                            \
+        json_t *once = fb_##TYPE##_to_json(x);                                                                         \
+        fb_##TYPE *again = fb_##TYPE##_from_json(once, &err);                                                          \
+        MUST(again);                                                                                                   \
+        json_t *twice = fb_##TYPE##_to_json(again);                                                                    \
+        MUST(json_equal(once, twice));                                                                                 \
+        json_decref(once);                                                                                             \
+        json_decref(twice);                                                                                            \
+        fb_##TYPE##_free(again);                                                                                       \
+    }
+CHECK_WRITTEN(report)
+CHECK_WRITTEN(timeline)
+CHECK_WRITTEN(values)
+#undef CHECK_WRITTEN
 
 void run_answers(const uint8_t *bytes, size_t n)
 {
