@@ -350,8 +350,9 @@ void term_keys(term *t, const char *p)
     }
 }
 
-void term_click(term *t, const char *text)
+bool term_click(term *t, const char *text, int limit_ms)
 {
+    if (!term_wait(t, text, limit_ms)) return false;
     for (int row = 0; row < t->rows; row++) {
         const char *line = term_row(t, row), *at = strstr(line, text);
         char press[64];
@@ -360,8 +361,9 @@ void term_click(term *t, const char *text)
         for (const char *p = line; p < at; p++) col += (*p & 0xc0) != 0x80;
         int n = snprintf(press, sizeof press, "\x1b[<0;%d;%dM\x1b[<0;%d;%dm", col, row + 1, col, row + 1);
         send_bytes(t, press, (size_t)n);
-        return;
+        return true;
     }
+    return false;
 }
 
 void term_resize(term *t, int rows, int cols)

@@ -15,7 +15,7 @@ void term_free(term *t); /* kills what still runs */
 /* Keys by name, blank-separated: "j", "Space", "C-r", "PgDn", "text in quotes"; @wait lets the screen come to rest,
  * @80x24 resizes. */
 void term_keys(term *t, const char *keys);
-void term_click(term *t, const char *text); /* on its first sign, where it stands on the screen */
+bool term_click(term *t, const char *text, int limit_ms); /* on its first sign, once it stands on the screen */
 void term_resize(term *t, int rows, int cols);
 void term_claim(term *t, int rows, int cols); /* a size that the terminal does not have */
 void term_signal(term *t, int number);

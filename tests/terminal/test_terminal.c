@@ -1406,9 +1406,9 @@ static void the_mouse_works(void **state)
     assert_true(term_wait(t, ":hide", PATIENCE_MS));
     term_keys(t, "Esc");
     assert_true(term_wait(t, "kernels of 2", PATIENCE_MS));
-    term_click(t, "w why"); /* in the bar */
+    assert_true(term_click(t, "w why", PATIENCE_MS)); /* in the bar */
     assert_true(term_wait(t, "why · 1 eager → 2 max", PATIENCE_MS));
-    term_click(t, "Esc back");
+    assert_true(term_click(t, "Esc back", PATIENCE_MS));
     assert_true(term_wait(t, "kernels of 2", PATIENCE_MS));
     term_free(t);
 }
