@@ -374,14 +374,16 @@ static void decide_poles(const job *j, chunk *c, int n)
     }
 }
 
-/* Where the sign of an operand counts and roundings may turn it, lanes have both. */
+/* Where the sign of an operand counts and roundings may turn it, lanes have both. So they have where all of them come to
+ * a 0: which of two zeros is the larger one, say, is nobody's promise. */
 static void decide_sides(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
+    bool computed = j->args[of].x->lanes > 1;
     spread_of(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
         double x = c->x[of][0][k];
-        if (!is_open(fabs(x), c->spread[k])) continue;
+        if (!is_open(fabs(x), c->spread[k]) && !(computed && x == 0 && c->spread[k] == 0)) continue;
         uint32_t draw = step_draw(j, c->x[of], k);
         for (int l = 1; l < lanes; l++) {
             double turned = copysign(c->x[of][l][k], goes_above(l, draw) ? 1 : -1);

@@ -411,6 +411,24 @@ static void test_products_of_nothing_have_either_sign(void **state)
     rig_free(&r);
 }
 
+/* Which of two zeros is the larger is up to the kernel, and so is the sign that a copysign takes from it; that of what is
+ * given is not, nor that of any other maximum. */
+static void test_signs_of_computed_zeros_are_open(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double rows[] = {-1, -0.0, 0.0, 0.5, 0.25, -2}, given[] = {-0.0, 0.0};
+    fb_id x = add1(&r, FB_OP_ERF, data(&r, FB_F32, SHAPE(2, 3), rows)), one = constant(&r, FB_F32, 1);
+    fb_id want[] = {add2(&r, FB_OP_COPYSIGN, one, add_at(&r, FB_OP_AMAX, x, last_axis)),
+                    add2(&r, FB_OP_COPYSIGN, one, data(&r, FB_F32, SHAPE(2), given))};
+    trials *t = try_all(&r, want, 2);
+    assert_in_range(lanes_with(t, 0, 0, -1), 1, FB_TRIALS - 1);
+    assert_int_equal(lanes_with(t, 0, 1, 1), FB_TRIALS);
+    for (int k = 0; k < 2; k++) assert_true(spread_at(t, 1, k) == 0);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* The sum of one number is that, with the sign of its zero: a kernel hands it on. */
 static void test_sums_of_one_keep_their_sign(void **state)
 {
@@ -2279,6 +2297,7 @@ int main(void)
         cmocka_unit_test(test_readers_may_have_it_apart),
         cmocka_unit_test(test_compared_sums_may_be_apart),
         cmocka_unit_test(test_products_of_nothing_have_either_sign),
+        cmocka_unit_test(test_signs_of_computed_zeros_are_open),
         cmocka_unit_test(test_sums_of_one_keep_their_sign),
         cmocka_unit_test(test_sums_of_nothing_turn_one_by_one),
         cmocka_unit_test(test_a_value_less_itself_is_nothing),
