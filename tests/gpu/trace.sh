@@ -1,6 +1,6 @@
 #!/bin/sh
-# Traces of a GPU: launches, kernels and metrics over time, in a stream and as a graph. Speaks TAP; exits with 77 where there is no
-# GPU. Needs fusebox in the folder FB_BUILD, and python3 to read the traces.
+# Traces of a GPU: launches, kernels and metrics over time, in a stream and as a graph; and that plans go by its calibration. Speaks
+# TAP; exits with 77 where there is no GPU. Needs fusebox in the folder FB_BUILD, and python3 to read the traces.
 FB_BUILD=$(cd "${FB_BUILD:-.}" && pwd) || exit 1
 export FUSEBOX="$FB_BUILD/fusebox" JSON_CHECK=/bin/false
 . "${FB_SRCDIR:-$(dirname "$0")/../..}/tests/cli/lib.sh"
@@ -70,4 +70,12 @@ else
     is "at 20 µs: more than 100 samples, busy multiprocessors and DRAM" 0 out 'counter SM active % samples [0-9]{3,} most ([5-9][0-9]|100)' \
         out 'counter DRAM read % samples [0-9]{3,} most [3-9][0-9]'
 fi
+
+# Plans are made before the device is opened: what it was calibrated with has to be in the list.
+fb devices --device "$device"
+sleep 5 | "$FUSEBOX" worker >hello.json 2>err
+python3 -c 'import json, sys
+entry = next(d for d in json.loads(open("hello.json").readline())["devices"] if d["device"] == sys.argv[1])
+print(entry["machine"]["calibrated"], len(entry["machine"]["copy_hot"]))' "$device" >out 2>>err
+is "a calibration is known before the device is opened" 0 out '^True [1-9]'
 done_testing

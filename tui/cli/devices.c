@@ -44,7 +44,7 @@ static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
 
 /* ---- calibrating ---- */
 
-/* Opening a device tells whether it was calibrated before; only then is it known whether to measure. */
+/* The list says what was calibrated before. */
 static void calibrate(fb_session *s, const char *device, bool again)
 {
     const fb_machine *m = fb_session_machine(s, device);

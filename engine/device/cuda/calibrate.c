@@ -285,30 +285,30 @@ static bool open_bench(bench *b, fb_error *err)
     return fb_cuda_wait(d, err);
 }
 
-static bool calibration_path(const fb_cuda_device *d, char *to, size_t room, fb_error *err)
+static bool calibration_path(const fb_machine *m, int driver_version, char *to, size_t room, fb_error *err)
 {
     char dir[3900], name[96];
     if (!fb_cache_dir("calibration", dir, sizeof dir, err)) return false;
-    snprintf(name, sizeof name, "%s", d->machine.name);
+    snprintf(name, sizeof name, "%s", m->name);
     for (char *p = name; *p; p++)
         if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9'))) *p = '_';
-    snprintf(to, room, "%s/%s-driver%d.json", dir, name, d->driver_version);
+    snprintf(to, room, "%s/%s-driver%d.json", dir, name, driver_version);
     return true;
 }
 
-bool fb_cuda_calibration_load(fb_cuda_device *d)
+bool fb_cuda_calibration_read(fb_machine *machine, int driver_version, bool products)
 {
     char path[4096];
     fb_error ignored;
     size_t n;
-    bool named = calibration_path(d, path, sizeof path, &ignored);
+    bool named = calibration_path(machine, driver_version, path, sizeof path, &ignored);
     char *text = named ? fb_checked_read(path, fb_file_name(path), 1 << 20, &n) : NULL;
     json_t *value = text ? fb_json_parse(text, n, &ignored) : NULL;
-    fb_machine m = d->machine;
+    fb_machine m = *machine;
     bool good = value && fb_machine_from_json(&m, value, &ignored) &&
-                strcmp(m.name, d->machine.name) == 0 && /* not another's */
-                (isfinite(m.call_us) || !d->blas);      /* nor from before that was measured */
-    if (good) d->machine = m;
+                strcmp(m.name, machine->name) == 0 && /* not another's */
+                (isfinite(m.call_us) || !products);   /* nor from before that was measured */
+    if (good) *machine = m;
     json_decref(value);
     fb_free(text);
     return good;
@@ -317,7 +317,7 @@ bool fb_cuda_calibration_load(fb_cuda_device *d)
 static void save(fb_cuda_device *d)
 {
     char path[4096];
-    if (!calibration_path(d, path, sizeof path, NULL)) return;
+    if (!calibration_path(&d->machine, d->driver_version, path, sizeof path, NULL)) return;
     json_t *value = fb_machine_to_json(&d->machine);
     char *text = fb_json_line(value);
     fb_checked_write(path, fb_file_name(path), text, strlen(text), NULL);

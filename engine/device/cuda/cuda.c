@@ -88,11 +88,10 @@ static bool kernel_driver(char to[32])
 }
 
 /* What a recording says of where it was made. */
-static void list_driver(const fb_cuda_functions *f, CUdevice device, json_t *entry)
+static void list_driver(const fb_cuda_functions *f, CUdevice device, int version, json_t *entry)
 {
     char driver[32];
-    int version = 0, khz = attribute(f, device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-    f->cuDriverGetVersion(&version);
+    int khz = attribute(f, device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
     bool known = kernel_driver(driver);
     json_object_set_new(
         entry, "driver",
@@ -108,7 +107,8 @@ static void cuda_list(json_t *devices, json_t *libraries)
     }
     fb_error why;
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_DRIVER, &why);
-    int n = f ? device_count(f, &why) : 0;
+    int n = f ? device_count(f, &why) : 0, version = 0;
+    if (n) f->cuDriverGetVersion(&version);
     for (int i = 0; i < n; i++) {
         CUdevice device;
         if (f->cuDeviceGet(&device, i) != CUDA_SUCCESS) continue;
@@ -119,7 +119,10 @@ static void cuda_list(json_t *devices, json_t *libraries)
         json_t *entry = json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i}", "device", name, "kind", "cuda", "name", m.name,
                                   "memory_bytes", (json_int_t)m.memory_bytes, "units", m.units, "compute_major",
                                   m.compute_major, "compute_minor", m.compute_minor);
-        list_driver(f, device, entry);
+        list_driver(f, device, version, entry);
+        /* Plans are made before the device is opened, and for this machine. */
+        fb_cuda_calibration_read(&m, version, false);
+        json_object_set_new(entry, "machine", fb_machine_to_json(&m));
         json_array_append_new(devices, entry);
     }
     if (!n)
@@ -176,7 +179,7 @@ static bool open_context(fb_cuda_device *d, int index, fb_error *err)
     char bus[32] = "";
     if (d->f->cuDeviceGetPCIBusId(bus, sizeof bus, d->device) == CUDA_SUCCESS) d->nvml = fb_nvml_open(NULL, bus, NULL);
     if (!open_blas(d, err)) return false;
-    fb_cuda_calibration_load(d); /* whole, for what is here */
+    fb_cuda_calibration_read(&d->machine, d->driver_version, d->blas != NULL);
     return true;
 }
 

@@ -181,6 +181,7 @@ bool fb_cupti_forbidden(const fb_cuda_functions *f, fb_error *err, CUptiResult s
     } while (0)
 
 bool fb_cuda_calibrate(fb_device *d, const fb_progress *progress, fb_error *err);
-bool fb_cuda_calibration_load(fb_cuda_device *d); /* from the cache; false when there is none of this GPU and driver */
+/* From the cache; false when there is none of this GPU (`m` describes it) and driver, or none with its products. */
+bool fb_cuda_calibration_read(fb_machine *m, int driver_version, bool products);
 
 #endif
