@@ -408,7 +408,7 @@ typedef struct {
     double operand;         /* tf32: a random rounding of the operands, a share; 0: none */
     bool always;            /* cuts off what is exact as well */
     double by_value;        /* how much of the draw the sum's value decides */
-    const double *by_place; /* … and what its place adds to that */
+    const double *by_place; /* … and what its place, or the lane, adds to that */
     uint64_t sum_key, operand_key;
 } row_lane;
 
@@ -453,12 +453,18 @@ static void find_even(const product *p, int64_t a_row, const unsigned char *colu
  * others, among them those that are a device, round equal sums alike. Two lanes share a draw with opposite signs: what
  * is the largest of equal sums in one is the smallest in the other, and a maximum is hardly ever certain by chance.
  * With five eighths of both draws, the largest of eight lanes is on average as large as that of eight draws by value.
- * The value of the exact lane is hashed as well, so that the steps of a loop are not all put off to the same side. */
-static const double of_both = 0.625;
+ * The value of the exact lane is hashed as well, so that the steps of a loop are not all put off to the same side.
+ *
+ * What a sum loses of a term hangs on the term alone, as long as the sum stays as large as it is: where a row of the right
+ * operand is constant, all sums of a row lose the same of its terms. So all sums of lanes 3 and 4 go half of the way to
+ * one side, in one lane to the other side than in the other; unlike sums do not make up for each other there. */
+static const double of_both = 0.625, of_all = 0.5;
 
-static int place_pair(int lane)
+enum { ALL_ALIKE = 3 }; /* the pair whose sums go to one side */
+
+static int lane_pair(int lane)
 {
-    return lane == 2 || lane == 6 ? 2 : lane == 7 || lane == 8 ? 7 : 0;
+    return lane == 2 || lane == 6 ? 2 : lane == 7 || lane == 8 ? 7 : lane == 3 || lane == 4 ? ALL_ALIKE : 0;
 }
 
 /* Where row r of the result's box begins in the whole tensor. */
@@ -479,9 +485,15 @@ static int64_t row_place(const product *p, int64_t r)
 FB_TRIAL_WIDE static void find_places(int lane, uint64_t key, int64_t place, const double *restrict exact, int n,
                                       double *restrict by_place)
 {
-    const double share = lane == place_pair(lane) ? of_both : -of_both;
+    const double share = lane == lane_pair(lane) ? of_both : -of_both;
     for (int i = 0; i < n; i++)
         by_place[i] = share * fb_trial_swing(fb_trial_bits(exact[i]) ^ (uint64_t)(place + i), key);
+}
+
+static void go_to_one_side(int lane, uint64_t key, double by_place[FB_TRIAL_CHUNK])
+{
+    bool up = (lane == ALL_ALIKE) == (key & 1);
+    for (int i = 0; i < FB_TRIAL_CHUNK; i++) by_place[i] = up ? of_all : -of_all;
 }
 
 /* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
@@ -592,7 +604,8 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
     static const double level[FB_TRIAL_CHUNK];
     double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], even[FB_TRIAL_CHUNK], by_place[FB_TRIAL_CHUNK];
     const double *exact = fb_trial_f(fb_trial_at(p->e, p->id), 0), u = fb_trial_unit(p->node->dtype);
-    int pair = p->k < 2 ? 0 : place_pair(j->lane);
+    int pair = p->k < 2 ? 0 : lane_pair(j->lane);
+    bool places = pair && pair != ALL_ALIKE;
     uint64_t place_key = fb_trial_key(p->e->s, pair, p->id, FB_DRAW_PLACE);
     bool turned = fb_trial_takes(j->lane, (uint32_t)fb_trial_key(p->e->s, 0, p->id, FB_DRAW_SIGN));
     row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
@@ -601,8 +614,9 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
     if (p->cuts)
         one.cut = (fb_trial_share(p->e->s, j->lane, p->id, FB_DRAW_CUT) + 1) / 2 * u * (double)((p->k + 7) / 8);
     one.always = p->tf32;
-    one.by_value = pair ? of_both : 1;
+    one.by_value = places ? of_both : pair ? 1 - of_all : 1;
     one.by_place = pair ? by_place : level;
+    if (pair == ALL_ALIKE) go_to_one_side(j->lane, place_key, by_place);
     one.operand = sqrt((double)p->k);
     one.sum_key = fb_trial_key(p->e->s, j->lane, p->id, FB_DRAW_SUM);
     one.operand_key = fb_trial_key(p->e->s, j->lane, p->id, FB_DRAW_OPERAND);
@@ -613,7 +627,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
         one.a_root = p->a_roots[a_row];
         int64_t matrix = p->n ? columns / p->n : 0;
         bool peaks = has_peaks(p, a_row, matrix);
-        int64_t place = pair ? row_place(p, r) : 0;
+        int64_t place = places ? row_place(p, r) : 0;
         for (int64_t at = 0; at < p->n; at += FB_TRIAL_CHUNK) {
             int n = p->n - at < FB_TRIAL_CHUNK ? (int)(p->n - at) : FB_TRIAL_CHUNK;
             one.c = j->c + r * p->n + at;
@@ -623,7 +637,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             one.peak = peaks ? peak : level;
             if (p->a_even[a_row]) find_even(p, a_row, p->b->even + columns + at, n, even);
             one.even = p->a_even[a_row] ? even : level;
-            if (pair) find_places(j->lane, place_key, place + at, exact + r * p->n + at, n, by_place);
+            if (places) find_places(j->lane, place_key, place + at, exact + r * p->n + at, n, by_place);
             spreads |= p->k < 2 ? put_off_terms(&one, n, room) : put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
             spreads |= turn_zeros(&one, turned, n, room);

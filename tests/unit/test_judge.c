@@ -8,6 +8,7 @@
 #include "graph/element.h"
 #include "measure/check_parts.h"
 #include "measure/judge.h"
+#include "measure/judging.h"
 
 #include <float.h>
 #include <math.h>
@@ -394,6 +395,48 @@ static void a_chain_is_right(void **state)
     fb_graph_free(g);
 }
 
+/* What tells of a value of floats, as a check gives it. */
+static float *told_floats(const fb_graph *g, fb_id id, int number)
+{
+    int64_t n = fb_shape_elements(&g->nodes[id].shape);
+    float *to = fb_calloc((size_t)n, sizeof *to);
+    const fb_support any = {-1, 1, false};
+    fb_lines rows = fb_lines_of(g, &(fb_launch){0}, id, number);
+    fb_tell(&g->nodes[id], &rows, &any, fb_splitmix64(fb_splitmix64(0x7e11) + (uint64_t)number), to);
+    return to;
+}
+
+/* A product as a GPU's library makes it: 8,192 terms one after the other, in floats. What a sum loses of a term hangs on
+ * the term, and where a row of the right operand is constant, all sums of a row lose the same: they are off to one side. */
+static void a_long_product_in_order_is_right(void **state)
+{
+    (void)state;
+    enum { ROWS = 16, DEPTH = 8192, COLUMNS = 4096, FAR = 64 };
+    static const float factors[] = {1, 1.0002F};
+    fb_graph *g = fb_graph_new("long");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(ROWS, DEPTH), FB_F32);
+    fb_id w = source(g, FB_OP_INPUT, "w", SHAPE(DEPTH, COLUMNS), FB_F32);
+    fb_id y = NODE(g, FB_OP_MATMUL, "y", NULL, x, w);
+    float *a = fb_calloc(ROWS * DEPTH, sizeof *a), *b = told_floats(g, w, 1),
+          *got = fb_calloc(ROWS * COLUMNS, sizeof *got);
+    for (int64_t k = 0; k < ROWS * DEPTH; k++) a[k] = (float)fb_rng_normal(fb_rng_bits(3, (uint64_t)k), FAR, 1);
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t i = 0; i < DEPTH; i++)
+            for (int64_t c = 0; c < COLUMNS; c++) got[r * COLUMNS + c] += a[r * DEPTH + i] * b[i * COLUMNS + c];
+    fb_given given[] = {{x, a}, {w, b}};
+    const void *stored = got;
+    fb_judging j = {.g = g, .o = {.n_given = 2, .given = given, .seed = DATA_SEED}, .want = &y, .got = &stored, .n = 1};
+    for (size_t f = 0; f < sizeof factors / sizeof *factors; f++) {
+        fb_error_report e;
+        fb_error err;
+        for (int64_t k = 0; k < ROWS * COLUMNS; k++) got[k] *= factors[f];
+        if (!fb_judgement_make(&j, &e, NULL, &err)) fail_msg("%s", err.text);
+        if (e.ok != (f == 0)) fail_msg("%g: %s", (double)factors[f], e.worst);
+    }
+    fb_free(a), fb_free(b), fb_free(got);
+    fb_graph_free(g);
+}
+
 static void what_is_not_a_number_is_wrong_where_one_is_expected(void **state)
 {
     (void)state;
@@ -594,6 +637,7 @@ int main(void)
         cmocka_unit_test(what_a_relu_cuts_off_is_no_spread),
         cmocka_unit_test(what_tells_lies_along_what_is_reduced),
         cmocka_unit_test(a_chain_is_right),
+        cmocka_unit_test(a_long_product_in_order_is_right),
         cmocka_unit_test(what_is_not_a_number_is_wrong_where_one_is_expected),
         cmocka_unit_test(what_lanes_disagree_about_is_undecided),
         cmocka_unit_test(what_rounding_decides_is_counted_by_elements),
