@@ -34,9 +34,10 @@ double fb_launch_us(const fb_machine *m, fb_launch_mode mode)
     }
 }
 
-double fb_launching_us(const fb_machine *m, fb_launch_mode mode, double launches, double calls)
+double fb_launching_us(const fb_machine *m, fb_launch_mode mode, double launches, double calls, double called_us)
 {
-    return launches * fb_launch_us(m, mode) + (mode == FB_LAUNCH_STREAM ? calls * known(m->call_us) : 0);
+    double calling_us = mode == FB_LAUNCH_STREAM && calls > 0 ? calls * known(m->call_us) - called_us : 0;
+    return launches * fb_launch_us(m, mode) + fmax(calling_us, 0);
 }
 
 /* A node that no family takes has no nest: its own operands and result are what it would touch. */

@@ -21,8 +21,9 @@ enum { FB_GRAPH_LAUNCHES = 1 << 16 }; /* that one CUDA graph may hold */
 
 const char *fb_launch_mode_name(fb_launch_mode m);             /* "stream" "graph" "mega" */
 double fb_launch_us(const fb_machine *m, fb_launch_mode mode); /* of one more launch, as calibrated; 0 unknown */
-/* What so many launches add, of which some are calls of a library: in a stream they take the processor longer. */
-double fb_launching_us(const fb_machine *m, fb_launch_mode mode, double launches, double calls);
+/* What so many launches add, of which some are calls of a library: in a stream they take the processor longer, which shows
+ * as far as the calls' own kernels (`called_us`, all of them) do not take as long. */
+double fb_launching_us(const fb_machine *m, fb_launch_mode mode, double launches, double calls, double called_us);
 
 typedef struct fb_planner fb_planner;
 

@@ -125,10 +125,15 @@ static double launch_cost(const fb_report *r, const fb_machine *m)
         if (r->launch_mode && strcmp(r->launch_mode, fb_launch_mode_name((fb_launch_mode)i)) == 0)
             mode = (fb_launch_mode)i;
     if (r->launches < 0 || m->doubted) return NAN;
-    double calls = 0;
-    for (int i = 0; i < r->n_kernels; i++)
-        if (fb_kernel_calls_library(&r->kernels[i])) calls += (double)r->kernels[i].count;
-    return fb_launching_us(m, mode, (double)r->launches, calls) + (isfinite(m->sync_us) ? m->sync_us : 0);
+    double calls = 0, called_us = 0;
+    for (int i = 0; i < r->n_kernels; i++) {
+        const fb_kernel_report *k = &r->kernels[i];
+        if (!fb_kernel_calls_library(k)) continue;
+        calls += (double)k->count;
+        called_us += k->device_us.n ? k->device_us.median : k->predicted_us;
+    }
+    if (!isfinite(called_us)) called_us = 0;
+    return fb_launching_us(m, mode, (double)r->launches, calls, called_us) + (isfinite(m->sync_us) ? m->sync_us : 0);
 }
 
 static bool is_foreign(const fb_report *r)

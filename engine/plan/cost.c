@@ -28,7 +28,7 @@ static bool is_merged(const fb_plan *plan, fb_id region)
 double fb_plan_kernel_us(const fb_plan *plan, fb_id region, const fb_analysis *a, const fb_group_cost *c)
 {
     const fb_machine *m = &plan->planner->machine;
-    if (!is_merged(plan, region)) return c->us + fb_launching_us(m, plan->launch, c->launches, c->calls);
+    if (!is_merged(plan, region)) return c->us + fb_launching_us(m, plan->launch, c->launches, c->calls, c->us);
     if (!m->target->grid_barrier) return c->us;
     /* a stage of a larger kernel: it waits for the others at most once, and begins and ends no kernel */
     return fmax(c->us - (a->nest ? FB_KERNEL_START_US : 0), 0) + fb_launch_us(m, FB_LAUNCH_MEGA);
@@ -60,7 +60,7 @@ static void add_group(const fb_plan *plan, int group, fb_plan_cost *out)
     double trips = fb_judge_region_trips(g, region);
     double us = fb_plan_kernel_us(plan, region, fb_slots_analysis(plan, slot), &c) * trips;
     const fb_machine *m = &plan->planner->machine;
-    double each = fb_launching_us(m, plan->launch, c.launches, c.calls);
+    double each = fb_launching_us(m, plan->launch, c.launches, c.calls, c.us);
     double launch_us = is_merged(plan, region) ? 0 : each * trips;
     out->us += us;
     out->launch_us += launch_us;

@@ -102,7 +102,7 @@ static bool has_contraction(const fb_plan *plan, const fb_ids *slots, fb_family 
 static double us_of(const fb_plan *plan, fb_analysis *a)
 {
     const fb_group_cost *c = fb_analysis_cost(plan->planner, a);
-    return c->us + fb_launching_us(&plan->planner->machine, plan->launch, c->launches, c->calls);
+    return c->us + fb_launching_us(&plan->planner->machine, plan->launch, c->launches, c->calls, c->us);
 }
 
 /* These slots as one kernel that leaves a library call what it is; INFINITY where they are none. */

@@ -229,10 +229,10 @@ static double known(double v)
 
 /* What one launch adds to its kernel's time: what predictions say too, so that a plan does not seem to gain by being
  * composed. */
-static double launch_adds(const recollection *c, const fb_launch *l)
+static double launch_adds(const recollection *c, const fb_launch *l, double us)
 {
     const fb_machine *m = fb_planner_machine(fb_plan_planner(c->plan));
-    return fb_launching_us(m, c->p->mode, 1, l->kind == FB_LAUNCH_GEMM);
+    return fb_launching_us(m, c->p->mode, 1, l->kind == FB_LAUNCH_GEMM, us);
 }
 
 static void add_stat(fb_stat *sum, const fb_stat *one, double times)
@@ -281,7 +281,9 @@ static double off_nearby(const recollection *c, const json_t *codes, double laun
     for (int i = 0; i < n; i++) {
         if (!fb_recording_plan(c->r, plans[i], p) || !(p->launches > 0)) continue;
         double took = p->wall_us[c->p->mode].median - p->device_us.median;
-        double told = fb_launching_us(m, c->p->mode, p->launches, p->calls) + known(m->sync_us);
+        double called_us =
+            p->device_us.median * p->calls / p->launches; /* about: which of its kernels are calls is not kept */
+        double told = fb_launching_us(m, c->p->mode, p->launches, p->calls, called_us) + known(m->sync_us);
         double far = apart(c, codes, launches, plans[i], p);
         if (!(took > 0) || !(told > 0) || !(far < nearest)) continue;
         nearest = far;
@@ -324,7 +326,7 @@ static double add_launches(recollection *c)
         const fb_stat guess = {us, us, us, 1};
         const fb_stat *hot = k->hot_us.n ? &k->hot_us : &guess;
         add_stat(&out->device_us, hot, times[depth]);
-        adds += launch_adds(c, l) * times[depth];
+        adds += launch_adds(c, l, hot->median) * times[depth];
         launches += times[depth];
         char code[FB_SIGNATURE];
         json_object_set_new(codes, fb_recording_code_name(c->p, l, code), json_true());
