@@ -30,6 +30,7 @@ enum {
     LONG_MOST = 1 << 22,  /* elements of an operand that may be held as a whole */
     LONG_ROW = 1 << 18,   /* terms of a result from which on slabs are thought of */
     LONG_RESULTS = 1 << 14,
+    NARROW = 16, /* terms of a result from which on it is little beside its operand */
     SLAB = 1 << 19,
     SPLIT_LEAST = 1 << 18, /* cost of what is worth several threads */
 };
@@ -1036,6 +1037,56 @@ static void open_tasks(run *r)
     }
 }
 
+/* ---- ids of computed tables, before all else ---- */
+
+static int demand_whole(const fb_trial_shared *s, fb_trial_value *values, int slot)
+{
+    values[slot].box = fb_box_whole(&s->g->nodes[s->order[slot]].shape);
+    values[slot].wanted = true;
+    fb_trial_demand(s, values, slot + 1);
+    return slot + 1;
+}
+
+/* Are they little, and little work, beside the table? */
+static bool ids_pay(const run *r, int table, int ids)
+{
+    const fb_trial_shared *s = r->s;
+    double cost[2];
+    for (int k = 0; k < s->n_slots; k++) r->trial[k].wanted = false;
+    cost[0] = fb_trial_cost(s, r->trial, demand_whole(s, r->trial, table));
+    for (int k = 0; k < s->n_slots; k++) r->trial[k].wanted = false;
+    int end = demand_whole(s, r->trial, ids);
+    cost[1] = fb_trial_cost(s, r->trial, end);
+    return cost[1] < 0.1 * cost[0] && block_bytes(r, end) < (double)s->bytes_max / 4;
+}
+
+/* The log of a probability that a target names is one element of a row of many: where targets are known, blocks compute
+ * the rows that they are of alone (trial_demand.c). */
+static bool compute_ids(const run *r, fb_trial_eval *e)
+{
+    fb_trial_shared *s = r->s;
+    bool ok = true;
+    for (int k = 0; ok && k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        if (node->op != FB_OP_EMBEDDING || s->leaf[k] || s->in_body[k]) continue;
+        int table = s->slot[node->args[0]], ids = s->slot[node->args[1]];
+        if (s->leaf[table] || s->in_body[table] || s->in_body[ids] || s->done[ids].lanes) continue;
+        if (fb_shape_elements(&s->g->nodes[node->args[0]].shape) < LONG_MOST || !ids_pay(r, table, ids)) continue;
+        bool kept = s->kept[ids];
+        s->kept[ids] = true;
+        ok = fb_trial_evaluate(e, 0, demand_whole(s, e->values, ids), 0);
+        s->kept[ids] = kept;
+        if (ok) {
+            s->done[ids] = e->values[ids];
+            e->values[ids] = (fb_trial_value){0};
+            s->leaf[ids] = true;
+        }
+        fb_trial_clear(e);
+        find_costs(s);
+    }
+    return ok;
+}
+
 /* ---- long reductions, before all blocks ---- */
 
 /* Is the node a reduction of so much that a block should not hold all of it? Its result is little. */
@@ -1151,6 +1202,104 @@ static bool reduce_long_rows(const run *r, fb_trial_eval *e)
         if (!ok) return false;
     }
     return true;
+}
+
+/* ---- little that is made of much, where a block would not fit ---- */
+
+/* What a block asks for as a whole and holds little itself, of an operand of many times as many elements: rows' sums under
+ * a loss, say. */
+static bool is_narrow(const run *r, int slot)
+{
+    const fb_trial_shared *s = r->s;
+    const fb_node *node = &s->g->nodes[s->order[slot]];
+    fb_op_class cls = fb_op_get(node->op)->cls;
+    int64_t results = fb_shape_elements(&node->shape);
+    if ((cls != FB_CLASS_REDUCTION && cls != FB_CLASS_GATHER) || s->leaf[slot] || s->in_body[slot]) return false;
+    if (!r->trial[slot].wanted || fb_box_cells(&r->trial[slot].box, node->shape.rank) != results) return false;
+    int64_t all = fb_shape_elements(&s->g->nodes[node->args[0]].shape);
+    return all >= LONG_MOST && results > 0 && all / results >= NARROW &&
+           64.0 * s->lanes * (double)results < (double)s->bytes_max;
+}
+
+/* Cuts the run's only node so that a block is made of about a slab. False: blocks would compute the same again and again,
+ * or do not fit either. */
+static bool cut_narrow(const run *one, group *gr)
+{
+    const fb_node *node = &one->s->g->nodes[one->want[0]];
+    int64_t results = fb_shape_elements(&node->shape), all = fb_shape_elements(&one->s->g->nodes[node->args[0]].shape);
+    group whole = *gr;
+    cut(one, &whole, 0, results);
+    cut(one, gr, 0, SLAB / (all / results) + 1);
+    double once = block_cost(one, &whole, 0), each = block_cost(one, gr, gr->n_blocks / 2);
+    return each * (double)gr->n_blocks <= 2 * once && gr->bytes <= (double)one->s->bytes_max;
+}
+
+/* The block's lanes to their place in the whole. */
+static void put_block(const fb_trial_value *to, const fb_trial_value *of, const fb_shape *shape)
+{
+    int64_t to_steps[FB_MAX_RANK], of_steps[FB_MAX_RANK], at = 0;
+    fb_shape extents = fb_box_extents(&of->box, shape->rank);
+    fb_shape_strides(shape, to_steps);
+    fb_box_steps(&of->box, shape->rank, of_steps);
+    for (int d = 0; d < shape->rank; d++) at += of->box.lo[d] * to_steps[d];
+    for (int l = 0; l < to->lanes; l++)
+        fb_trial_copy(to->cells->at.raw + l * to->n + at, fb_trial_raw(of, l), &extents, to_steps, of_steps);
+}
+
+/* Computes the run's only node block by block, and keeps it. */
+static bool compute_narrow(const run *one, const group *gr, fb_trial_eval *e)
+{
+    fb_trial_shared *s = one->s;
+    int slot = s->slot[one->want[0]];
+    const fb_shape *shape = shape_of(one, 0);
+    bool kept = s->kept[slot], ok = true, agree = true;
+    fb_trial_value all = {.box = fb_box_whole(shape), .n = fb_shape_elements(shape), .lanes = s->lanes};
+    if (!(all.cells = fb_trial_cells(e, one->want[0], all.n * all.lanes))) return false;
+    s->kept[slot] = true;
+    for (int64_t b = 0; ok && b < gr->n_blocks; b++) {
+        ok = fb_trial_evaluate(e, 0, demand_block(one, gr, b, e->values), 0);
+        agree = agree && e->values[slot].lanes == 1;
+        if (ok) put_block(&all, &e->values[slot], shape);
+        fb_trial_clear(e);
+    }
+    s->kept[slot] = kept;
+    if (!ok) {
+        fb_trial_drop(e, &all);
+        return false;
+    }
+    if (agree) all.lanes = 1;
+    s->done[slot] = all;
+    s->leaf[slot] = true;
+    find_costs(s);
+    return true;
+}
+
+/* A mean of rows' sums is one block, of all rows: where that is more than memory holds, the sums are computed before,
+ * some rows at a time. */
+static bool compute_narrow_first(run *r, fb_trial_eval *e)
+{
+    fb_trial_shared *s = r->s;
+    bool *narrow = fb_calloc((size_t)s->n_slots + 1, sizeof *narrow), any = false, ok = true;
+    for (int k = 0; k < r->n_groups; k++) {
+        group gr = r->groups[k];
+        block_cost(r, &gr, gr.n_blocks / 2);
+        for (int i = 0; i < s->n_slots && gr.bytes > (double)s->bytes_max; i++) any |= narrow[i] |= is_narrow(r, i);
+    }
+    for (int k = 0; ok && any && k < s->n_slots; k++) {
+        if (!narrow[k]) continue;
+        int zero = 0;
+        run one = *r;
+        group gr = {.n = 1, .members = &zero, .shift = &zero};
+        one.want = &s->order[k];
+        one.n_want = 1;
+        if (cut_narrow(&one, &gr)) ok = compute_narrow(&one, &gr, e);
+    }
+    fb_free(narrow);
+    if (!any) return true;
+    close_groups(r);
+    fb_trial_empty_pool(e);
+    if (ok) open_groups(r);
+    return ok;
 }
 
 /* ---- handing over ---- */
@@ -1309,11 +1458,11 @@ static void run_all(run *r)
         fb_trial_eval_open(&workers[t].e, r->s, t);
     }
     workers[0].e.workers = threads;
-    bool ok = reduce_long_rows(r, &workers[0].e);
+    bool ok = compute_ids(r, &workers[0].e) && reduce_long_rows(r, &workers[0].e);
     fb_trial_empty_pool(&workers[0].e);
     if (ok) {
         open_groups(r);
-        ok = compute_shared(r, &workers[0].e);
+        ok = compute_narrow_first(r, &workers[0].e) && compute_shared(r, &workers[0].e);
     }
     if (ok) {
         open_tasks(r);

@@ -760,7 +760,8 @@ static bool embedding(fb_trial_eval *e, fb_id id)
     /* What others wanted of a leaf need not be what is read here. */
     rows = table->box;
     fb_box_join(&rows, &row, shape->rank);
-    bool leaf = !table->lanes || memcmp(&rows, &table->box, sizeof rows) != 0;
+    bool leaf =
+        e->s->leaf[e->s->slot[node->args[0]]] && (!table->lanes || memcmp(&rows, &table->box, sizeof rows) != 0);
     int table_lanes = leaf ? 1 : table->lanes, index_rank = fb_trial_node(e, node->args[1])->shape.rank;
     if (!fb_trial_open(e, id, index->lanes > 1 || table_lanes > 1 ? e->s->lanes : 1)) return false;
     for (int d = 0; d < index_rank; d++) index_box.lo[d] = v->box.lo[d], index_box.hi[d] = v->box.hi[d];

@@ -271,15 +271,40 @@ static void demand_of_results(const fb_trial_shared *s, fb_trial_value *values, 
     }
 }
 
+/* Where ids are known, a table that is computed is needed from the first row that is asked for to the last. */
+static void narrow_table(const fb_trial_shared *s, const fb_node *node, const fb_box *of, fb_box *table)
+{
+    const fb_trial_value *ids = &s->done[s->slot[node->args[1]]];
+    const fb_shape *shape = &s->g->nodes[node->args[1]].shape;
+    int64_t rows = table->hi[0], low = rows, high = -1, steps[FB_MAX_RANK], index[FB_MAX_RANK] = {0};
+    if (ids->lanes != 1) return;
+    fb_box_steps(&ids->box, shape->rank, steps);
+    for (int64_t left = fb_box_cells(of, shape->rank); left > 0; left--) {
+        int64_t at = 0;
+        for (int d = 0; d < shape->rank; d++) at += (of->lo[d] + index[d]) * steps[d];
+        int64_t id = fb_trial_i(ids, 0)[at];
+        if (id >= 0 && id < rows) {
+            low = id < low ? id : low;
+            high = id > high ? id : high;
+        }
+        for (int d = shape->rank - 1; d >= 0 && ++index[d] == of->hi[d] - of->lo[d]; d--) index[d] = 0;
+    }
+    table->lo[0] = high < 0 ? 0 : low;
+    table->hi[0] = high < 0 ? 1 : high + 1;
+}
+
 static void demand_operands(const fb_trial_shared *s, fb_trial_value *values, int k)
 {
     const fb_node *node = &s->g->nodes[s->order[k]];
     for (int a = 0; a < node->n_args; a++) {
         fb_box box;
         int from = s->slot[node->args[a]];
+        bool table = node->op == FB_OP_EMBEDDING && a == 0;
         /* Rows of a table are read where they lie. */
-        if (from < 0 || (node->op == FB_OP_EMBEDDING && a == 0 && s->leaf[from] && !s->done[from].lanes)) continue;
-        if (fb_trial_needs(s->g, node, a, &values[k].box, &box)) demand(s, values, node->args[a], &box);
+        if (from < 0 || (table && s->leaf[from] && !s->done[from].lanes)) continue;
+        if (!fb_trial_needs(s->g, node, a, &values[k].box, &box)) continue;
+        if (table && !s->leaf[from] && box.hi[0] > 0) narrow_table(s, node, &values[k].box, &box);
+        demand(s, values, node->args[a], &box);
     }
 }
 

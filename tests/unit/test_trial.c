@@ -1124,6 +1124,37 @@ static void test_long_rows_come_in_slabs(void **state)
     rig_free(&r);
 }
 
+/* A loss is one number of all rows. Where they are more than memory holds, the sums of rows come first, some rows at a
+ * time, and of a table that is computed the rows alone that a block's ids name, once these are known. */
+static void test_losses_come_some_rows_at_a_time(void **state)
+{
+    (void)state;
+    enum { ROWS = 8192, COLUMNS = 520 };
+    rig r = rig_new();
+    fb_attrs row = {.n_axes = 1, .axes = {-1}, .keepdim = true}, all = {.n_axes = 1, .axes = {0}};
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(ROWS, COLUMNS));
+    fb_id far = add1(&r, FB_OP_SQRT, add_at(&r, FB_OP_SUM, add2(&r, FB_OP_MUL, x, x), last_axis));
+    fb_id e = add1(&r, FB_OP_EXP, add2(&r, FB_OP_SUB, x, add_at(&r, FB_OP_AMAX, x, row)));
+    fb_id soft = add2(&r, FB_OP_DIV, e, add_at(&r, FB_OP_SUM, e, row));
+    fb_id flat = add_at(&r, FB_OP_VIEW, soft, (fb_attrs){.shape = SHAPE(ROWS * COLUMNS)});
+    fb_id first = add(&r, FB_OP_IOTA, &(fb_attrs){.dtype = FB_I64, .shape = SHAPE(ROWS)}, 0, NULL);
+    fb_id begin = add2(&r, FB_OP_MUL, first, constant(&r, FB_I64, COLUMNS));
+    fb_id named =
+        add(&r, FB_OP_INPUT,
+            &(fb_attrs){.dtype = FB_I64, .shape = SHAPE(ROWS), .dist = FB_DIST_INTEGER, .high = COLUMNS}, 0, NULL);
+    fb_id picked = add2(&r, FB_OP_EMBEDDING, flat, add2(&r, FB_OP_ADD, begin, named));
+    fb_id want[] = {add_at(&r, FB_OP_MEAN, far, all), add_at(&r, FB_OP_MEAN, add1(&r, FB_OP_LOG, picked), all)};
+    finish_rig(&r, want, 2);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 2, .max_bytes = (int64_t)100 << 20};
+    trials *t = trials_of(r.g, &o, want, 2, &r.err);
+    o.max_bytes = (int64_t)8 << 30;
+    trials *whole = trials_of(r.g, &o, want, 2, &r.err);
+    same_where_seen(whole, t);
+    trials_free(whole);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* A product whose blocks all need the whole right operand: cut nevertheless where it would not fit. */
 static void test_blocks_are_as_small_as_memory(void **state)
 {
@@ -2262,6 +2293,7 @@ int main(void)
         cmocka_unit_test(test_samples_hold_both_ends),
         cmocka_unit_test(test_tables_are_read_by_rows),
         cmocka_unit_test(test_long_rows_come_in_slabs),
+        cmocka_unit_test(test_losses_come_some_rows_at_a_time),
         cmocka_unit_test(test_blocks_are_as_small_as_memory),
         cmocka_unit_test(test_what_is_moved_has_one_plane),
         cmocka_unit_test(test_columns_are_cut_behind_what_is_summed),
