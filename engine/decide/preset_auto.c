@@ -2,7 +2,7 @@
  * replayed. It begins with the preset that is predicted to be the fastest; then every move (decide/moves.h) is judged
  * on that plan, and those that save time are made, the best first, until none does. So it is never predicted to be
  * slower than another preset of the same graph. Unlike search it follows one plan and takes no step that does not pay
- * at once; nothing is measured.
+ * at once, or with the one after it: what a cut makes both sides read may be computed again in each. Nothing is measured.
  *
  * requires  the other presets of the table, moves, the cost model
  * provides  fb_auto_plan
@@ -13,9 +13,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 4, LEAST_JUDGED = 200, MOST_JUDGED = 4000, NODES_JUDGED = 2000000 };
+enum { ROUNDS = 4, AHEAD_JUDGED = 150, LEAST_JUDGED = 200, MOST_JUDGED = 4000, NODES_JUDGED = 2000000 };
 
 static const double worth = 0.005; /* of the time of the kernels concerned: a prediction is no finer than that */
+static const double much = 0.05;   /* of the whole plan's time: kernels that it is worth to look further for */
 
 typedef struct {
     int move;
@@ -26,7 +27,9 @@ typedef struct {
     fb_decider *d;
     fb_arena *arena;
     fb_plan *plan;
-    int n_moves, left; /* left: judgements that may still be made */
+    int n_moves, left; /* left: judgements that may still be made … */
+    int left_ahead;    /* … and those beyond a move */
+    double much_us;    /* of a kernel that is cut */
     const fb_move *moves;
     bool *declined; /* a move: the user said no */
     FB_VEC(open_move) open;
@@ -110,16 +113,47 @@ static fb_candidate named(const fb_move *m, const fb_edit *e, double gain)
     return c;
 }
 
-/* Is it worth making on the plan as it is? */
-static bool pays(autopilot *w, int move, fb_edit *e, fb_candidate *what)
+static bool stores(const fb_plan *plan, fb_id node)
+{
+    int group = fb_plan_group_of(plan, node);
+    return group >= 0 && fb_group_stores(fb_plan_group(plan, group), node);
+}
+
+/* Behind a cut: of what is stored for it the one value that saves most if it is computed again where it is read, and how
+ * much; FB_NONE. */
+static int move_behind(autopilot *w, const fb_plan *cut, double *gain)
+{
+    int best = FB_NONE;
+    *gain = 0;
+    for (int i = 0; i < w->n_moves && w->left_ahead > 0; i++) {
+        const fb_move *m = &w->moves[i];
+        fb_edit e;
+        if (m->kind != FB_MOVE_RECOMPUTE || w->declined[i] || !stores(cut, m->a) || stores(w->plan, m->a)) continue;
+        if (!fb_move_edit(cut, m, &e)) continue;
+        w->left_ahead--;
+        fb_verdict v = fb_move_try(cut, m, &e, NULL);
+        double own = fb_move_gain(cut, m, &v);
+        if (own > *gain) *gain = own, best = i;
+    }
+    return best;
+}
+
+/* Is it worth making on the plan as it is, by itself or with the move `behind` it? */
+static bool pays(autopilot *w, int move, fb_edit *e, fb_candidate *what, int *behind)
 {
     const fb_move *m = &w->moves[move];
+    *behind = FB_NONE;
     if (w->declined[move] || w->left <= 0 || !fb_move_edit(w->plan, m, e)) return false;
     w->left--;
     fb_verdict v = fb_move_try(w->plan, m, e, NULL);
-    double gain = fb_move_gain(w->plan, m, &v);
-    *what = named(m, e, gain);
-    return v.before_us - v.after_us > worth * v.before_us && gain > 0;
+    double gain = fb_move_gain(w->plan, m, &v), least = worth * v.before_us, more = 0;
+    bool cuts = m->kind == FB_MOVE_EDGE && e->kind == FB_EDIT_CUT && gain < 0 && v.before_us > w->much_us;
+    fb_plan *to = NULL;
+    if (cuts && w->left_ahead-- > 0) fb_move_try(w->plan, m, e, &to);
+    if (to) *behind = move_behind(w, to, &more);
+    if (to) fb_plan_free(to);
+    *what = named(m, e, gain + more);
+    return gain + more > 0 && gain + more > least;
 }
 
 static int by_gain(const void *a, const void *b)
@@ -132,32 +166,45 @@ static int by_gain(const void *a, const void *b)
 static void list_open(autopilot *w)
 {
     w->open.n = w->ahead.n = 0;
+    w->much_us = much * us_of(w->plan);
     for (int i = 0; i < w->n_moves && w->left > 0; i++) {
         fb_edit e;
         open_move o = {.move = i};
-        if (pays(w, i, &e, &o.what)) FB_VEC_PUSH(&w->open, o);
+        int behind;
+        if (pays(w, i, &e, &o.what, &behind)) FB_VEC_PUSH(&w->open, o);
     }
     if (w->open.n) qsort(w->open.at, (size_t)w->open.n, sizeof *w->open.at, by_gain);
     for (int i = 0; i < w->open.n; i++) FB_VEC_PUSH(&w->ahead, w->open.at[i].what);
 }
 
-/* Makes the move, unless what was made before took its gain or the user refuses it. */
-static bool make(autopilot *w, int at)
+/* Makes the move on record, unless the user refuses it. */
+static bool take(autopilot *w, int move, const fb_edit *e, fb_candidate what, fb_beside beside, const char *of_what)
 {
-    int move = w->open.at[at].move;
-    fb_edit e;
-    fb_candidate what;
     char saved[32];
-    if (!pays(w, move, &e, &what)) return false;
-    bool yes = fb_decide(w->d, what, (fb_beside){w->ahead.at + at + 1, w->ahead.n - at - 1},
-                         "predicted to save %s%s, the most of what is open", fb_format_us(saved, what.score),
-                         w->moves[move].repeated ? " in all its repetitions" : "");
+    bool yes = fb_decide(w->d, what, beside, "predicted to save %s%s, %s", fb_format_us(saved, what.score),
+                         w->moves[move].repeated ? " in all its repetitions" : "", of_what);
     w->declined[move] |= !yes;
     fb_plan *to = NULL;
-    if (yes) fb_move_try(w->plan, &w->moves[move], &e, &to);
+    if (yes) fb_move_try(w->plan, &w->moves[move], e, &to);
     if (!to) return false;
     fb_plan_free(w->plan);
     w->plan = to;
+    return true;
+}
+
+/* The same of a move that is open, unless what was made before took its gain, and of the one that it pays with. */
+static bool make(autopilot *w, int at)
+{
+    fb_edit e;
+    fb_candidate what;
+    int behind, none;
+    fb_beside beside = {w->ahead.at + at + 1, w->ahead.n - at - 1};
+    if (!pays(w, w->open.at[at].move, &e, &what, &behind)) return false;
+    if (!take(w, w->open.at[at].move, &e, what, beside,
+              behind == FB_NONE ? "the most of what is open" : "the most of what is open, with what is decided next"))
+        return false;
+    if (behind != FB_NONE && pays(w, behind, &e, &what, &none))
+        take(w, behind, &e, what, beside, "for which the cut was made");
     return true;
 }
 
@@ -176,6 +223,7 @@ fb_plan *fb_auto_plan(fb_decider *d)
     autopilot w = {.d = d, .arena = fb_arena_new()};
     int room = NODES_JUDGED / (d->planner->g->n_nodes + 1);
     w.left = room < LEAST_JUDGED ? LEAST_JUDGED : room > MOST_JUDGED ? MOST_JUDGED : room;
+    w.left_ahead = AHEAD_JUDGED;
     w.plan = begin(&w);
     w.n_moves = fb_moves_list(d->planner, w.arena, &w.moves);
     w.declined = FB_NEW_ARRAY(w.arena, bool, w.n_moves + 1);

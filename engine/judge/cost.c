@@ -214,8 +214,7 @@ static double shared_us(const fb_machine *m, const fb_analysis *a, const fb_grou
 {
     enum { SMALL = 1 << 20 };
     double again = 0;
-    for (int i = 0; i < a->kernel.n_nodes; i++)
-        if (fb_node_class(a->nest->graph, a->kernel.nodes[i]) == FB_CLASS_CONTRACTION) return 0;
+    if (a->kernel.n_contractions) return 0; /* whose operands neighbours share on chip */
     for (int i = 0; i < a->nest->n_sections; i++) {
         const fb_section *s = &a->nest->sections[i];
         for (int k = 0; k < s->n_values; k++) {

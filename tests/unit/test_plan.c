@@ -81,6 +81,37 @@ static void a_library_call_costs_more_in_a_stream_alone(void **state)
         a_library_call_adds(cases[i].mode, cases[i].size, cases[i].least, cases[i].most);
 }
 
+/* Channels that are normalised by groups of four: as one kernel each channel reads all of its group, in two passes. A cut
+ * behind the statistics stores what both sides read, which costs more; with that computed again in each it saves, and
+ * `auto` takes the two steps. */
+static void auto_cuts_and_computes_again(void **state)
+{
+    (void)state;
+    enum { BATCH = 128, CHANNELS = 64, GROUPS = 16, PIXELS = 15876 };
+    fb_graph *g = fb_graph_new("group_norm");
+    fb_id x = view(g, input(g, "x", DIMS(BATCH, CHANNELS, PIXELS)), DIMS(BATCH, GROUPS, CHANNELS / GROUPS * PIXELS));
+    fb_id far = node2(g, FB_OP_SUB, "far", x, over_axis(g, FB_OP_MEAN, "mean", x, 2, true));
+    fb_id variance = over_axis(g, FB_OP_MEAN, "variance", node2(g, FB_OP_MUL, NULL, far, far), 2, true);
+    fb_id normal = node2(g, FB_OP_MUL, "normal", far, node1(g, FB_OP_RSQRT, "inverse", variance));
+    fb_id weight = source(g, FB_OP_PARAM, "weight", DIMS(CHANNELS, 1), FB_F32);
+    output(g, node1(g, FB_OP_TANH, "last",
+                    node2(g, FB_OP_MUL, NULL, view(g, normal, DIMS(BATCH, CHANNELS, PIXELS)), weight)));
+    g = finish(g);
+    fb_planner *p = planner_of(g, FB_DEVICE_CUDA);
+    fb_plan *together = preset(p, "max"), *best = preset(p, "auto");
+    fb_plan_cost max, ours;
+    fb_plan_cost_of(together, &max);
+    fb_plan_cost_of(best, &ours);
+    assert_int_equal(fb_plan_groups(together), 1);
+    assert_int_equal(fb_plan_groups(best), 2);
+    assert_true(fb_plan_recomputed(best, named(g, "far")));
+    assert_true(ours.us < 0.9 * max.us);
+    fb_plan_free(together);
+    fb_plan_free(best);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
 static void cut_and_isolate_undo_a_fusion(void **state)
 {
     (void)state;
@@ -594,6 +625,7 @@ int main(void)
         cmocka_unit_test(fusing_saves_what_it_says),
         cmocka_unit_test(cut_and_isolate_undo_a_fusion),
         cmocka_unit_test(a_library_call_costs_more_in_a_stream_alone),
+        cmocka_unit_test(auto_cuts_and_computes_again),
         cmocka_unit_test(repeated_edits_take_all_members),
         cmocka_unit_test(repeated_edits_skip_what_is_refused),
         cmocka_unit_test(recomputing_drops_the_store),
