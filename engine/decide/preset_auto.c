@@ -15,8 +15,9 @@
 
 enum { ROUNDS = 4, AHEAD_JUDGED = 150, LEAST_JUDGED = 200, MOST_JUDGED = 4000, NODES_JUDGED = 2000000 };
 
-static const double worth = 0.005; /* of the time of the kernels concerned: a prediction is no finer than that */
-static const double much = 0.05;   /* of the whole plan's time: kernels that it is worth to look further for */
+static const double worth = 0.005;      /* of the time of the kernels concerned: a prediction is no finer than that */
+static const double worth_of_two = 0.1; /* the same of a pair of moves, whose predictions may both be wrong */
+static const double much = 0.05;        /* of the whole plan's time: kernels that it is worth to look further for */
 
 typedef struct {
     int move;
@@ -146,14 +147,16 @@ static bool pays(autopilot *w, int move, fb_edit *e, fb_candidate *what, int *be
     if (w->declined[move] || w->left <= 0 || !fb_move_edit(w->plan, m, e)) return false;
     w->left--;
     fb_verdict v = fb_move_try(w->plan, m, e, NULL);
-    double gain = fb_move_gain(w->plan, m, &v), least = worth * v.before_us, more = 0;
+    double gain = fb_move_gain(w->plan, m, &v), saved = v.before_us - v.after_us, more = 0;
     bool cuts = m->kind == FB_MOVE_EDGE && e->kind == FB_EDIT_CUT && gain < 0 && v.before_us > w->much_us;
     fb_plan *to = NULL;
     if (cuts && w->left_ahead-- > 0) fb_move_try(w->plan, m, e, &to);
     if (to) *behind = move_behind(w, to, &more);
     if (to) fb_plan_free(to);
     *what = named(m, e, gain + more);
-    return gain + more > 0 && gain + more > least;
+    if (*behind == FB_NONE) return saved > worth * v.before_us && gain > 0;
+    double trips = gain / saved;
+    return gain + more > worth_of_two * v.before_us * trips;
 }
 
 static int by_gain(const void *a, const void *b)

@@ -83,7 +83,7 @@ static double divided_of(const fb_nest *nest, const fb_section *s)
 static double instructions_of(const fb_nest *nest, const fb_section *s)
 {
     enum { LOAD = 3, SELECT = 2, EXP = 12 }; /* EXP: see target/special.c; tests share most of what they compare */
-    double n = divided_of(nest, s);
+    double n = 0;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (v->space == FB_NONE || is_long(nest, v)) continue;
@@ -105,6 +105,7 @@ static fb_made_operand made_of(const fb_nest *nest, const fb_operand *o, int pha
                              .along_k = along_k,
                              .loads = fb_section_loads(&o->section),
                              .instructions = instructions_of(nest, &o->section),
+                             .divided = divided_of(nest, &o->section),
                              .long_ones = long_ones(nest, &o->section),
                              .divides = divides(nest, &o->section)};
 }
@@ -115,8 +116,7 @@ static void add_copied(const fb_nest *nest, const fb_operand *o, int phase, bool
 {
     double divided = divided_of(nest, &o->section);
     if (divided > 0)
-        all->at[all->n++] =
-            (fb_made_operand){.phase = phase, .right = right, .along_k = along_k, .instructions = divided};
+        all->at[all->n++] = (fb_made_operand){.phase = phase, .right = right, .along_k = along_k, .divided = divided};
 }
 
 fb_made_operands fb_gemm_made(const fb_nest *nest)
@@ -167,7 +167,7 @@ static void make_operands(const fb_nest *nest, const fb_made_operands *all, cons
         double each, pieces = tiles * pieces_of(nest->tiled, o, x, piece, &each);
         double elements = pieces * each, loads = each * load * o->loads;
         *waits += (o->divides ? elements : pieces * fmin(loads, 1)) + elements * long_one * o->long_ones;
-        *made += elements * o->instructions;
+        *made += elements * (o->instructions + (x->tensor ? 0 : o->divided));
     }
 }
 
