@@ -148,11 +148,14 @@ static bool pays(autopilot *w, int move, fb_edit *e, fb_candidate *what, int *be
     w->left--;
     fb_verdict v = fb_move_try(w->plan, m, e, NULL);
     double gain = fb_move_gain(w->plan, m, &v), saved = v.before_us - v.after_us, more = 0;
-    bool cuts = m->kind == FB_MOVE_EDGE && e->kind == FB_EDIT_CUT && gain < 0 && v.before_us > w->much_us;
-    fb_plan *to = NULL;
-    if (cuts && w->left_ahead-- > 0) fb_move_try(w->plan, m, e, &to);
-    if (to) *behind = move_behind(w, to, &more);
-    if (to) fb_plan_free(to);
+    if (m->kind == FB_MOVE_EDGE && e->kind == FB_EDIT_CUT && gain < 0 && v.before_us > w->much_us &&
+        w->left_ahead > 0) {
+        fb_plan *to = NULL;
+        w->left_ahead--;
+        fb_move_try(w->plan, m, e, &to);
+        if (to) *behind = move_behind(w, to, &more);
+        if (to) fb_plan_free(to);
+    }
     *what = named(m, e, gain + more);
     if (*behind == FB_NONE) return saved > worth * v.before_us && gain > 0;
     double trips = gain / saved;

@@ -909,6 +909,14 @@ static void look_at_slots(const run *r, sharing *of)
     }
 }
 
+/* The value is there for all blocks, whole. */
+static void keep_done(fb_trial_shared *s, int slot, fb_trial_value *v)
+{
+    s->done[slot] = *v;
+    *v = (fb_trial_value){0};
+    s->leaf[slot] = true;
+}
+
 /* What computing all of the firsts asks for; returns behind which slot nothing is. */
 static int demand_firsts(const fb_trial_shared *s, const sharing *of, fb_trial_value *values)
 {
@@ -932,10 +940,7 @@ static bool keep_firsts(const run *r, fb_trial_eval *e, const sharing *of)
     int end = demand_firsts(s, of, e->values);
     bool ok = fb_trial_evaluate(e, 0, end, 0);
     for (int k = 0; k < end && ok; k++) {
-        if (!of->first[k] || !e->values[k].lanes) continue;
-        s->done[k] = e->values[k];
-        e->values[k] = (fb_trial_value){0};
-        s->leaf[k] = true;
+        if (of->first[k] && e->values[k].lanes) keep_done(s, k, &e->values[k]);
     }
     fb_trial_clear(e);
     memcpy(s->kept, kept, (size_t)s->n_slots * sizeof *kept);
@@ -1037,27 +1042,37 @@ static void open_tasks(run *r)
     }
 }
 
-/* ---- ids of computed tables, before all else ---- */
+/* ---- a slot by itself, before all blocks ---- */
 
-static int demand_whole(const fb_trial_shared *s, fb_trial_value *values, int slot)
+static fb_box whole_of(const fb_trial_shared *s, int slot)
 {
-    values[slot].box = fb_box_whole(&s->g->nodes[s->order[slot]].shape);
+    return fb_box_whole(&s->g->nodes[s->order[slot]].shape);
+}
+
+/* What a part of a slot asks for; returns behind which slot nothing is. */
+static int demand_part(const fb_trial_shared *s, fb_trial_value *values, int slot, const fb_box *box)
+{
+    values[slot].box = *box;
     values[slot].wanted = true;
     fb_trial_demand(s, values, slot + 1);
     return slot + 1;
 }
 
+/* What it costs; the run's estimates then hold what it asks for. */
+static double cost_of_part(const run *r, int slot, const fb_box *box)
+{
+    for (int k = 0; k < r->s->n_slots; k++) r->trial[k].wanted = false;
+    return fb_trial_cost(r->s, r->trial, demand_part(r->s, r->trial, slot, box));
+}
+
+/* ---- ids of computed tables ---- */
+
 /* Are they little, and little work, beside the table? */
 static bool ids_pay(const run *r, int table, int ids)
 {
-    const fb_trial_shared *s = r->s;
-    double cost[2];
-    for (int k = 0; k < s->n_slots; k++) r->trial[k].wanted = false;
-    cost[0] = fb_trial_cost(s, r->trial, demand_whole(s, r->trial, table));
-    for (int k = 0; k < s->n_slots; k++) r->trial[k].wanted = false;
-    int end = demand_whole(s, r->trial, ids);
-    cost[1] = fb_trial_cost(s, r->trial, end);
-    return cost[1] < 0.1 * cost[0] && block_bytes(r, end) < (double)s->bytes_max / 4;
+    fb_box all = whole_of(r->s, table), few = whole_of(r->s, ids);
+    double of_table = cost_of_part(r, table, &all), of_ids = cost_of_part(r, ids, &few);
+    return of_ids < 0.1 * of_table && block_bytes(r, ids + 1) < (double)r->s->bytes_max / 4;
 }
 
 /* The log of a probability that a target names is one element of a row of many: where targets are known, blocks compute
@@ -1073,14 +1088,11 @@ static bool compute_ids(const run *r, fb_trial_eval *e)
         if (s->leaf[table] || s->in_body[table] || s->in_body[ids] || s->done[ids].lanes) continue;
         if (fb_shape_elements(&s->g->nodes[node->args[0]].shape) < LONG_MOST || !ids_pay(r, table, ids)) continue;
         bool kept = s->kept[ids];
+        fb_box all = whole_of(s, ids);
         s->kept[ids] = true;
-        ok = fb_trial_evaluate(e, 0, demand_whole(s, e->values, ids), 0);
+        ok = fb_trial_evaluate(e, 0, demand_part(s, e->values, ids, &all), 0);
         s->kept[ids] = kept;
-        if (ok) {
-            s->done[ids] = e->values[ids];
-            e->values[ids] = (fb_trial_value){0};
-            s->leaf[ids] = true;
-        }
+        if (ok) keep_done(s, ids, &e->values[ids]);
         fb_trial_clear(e);
         find_costs(s);
     }
@@ -1144,24 +1156,11 @@ static fb_box slab_box(const slabs *c, int64_t which)
     return b;
 }
 
-static int demand_slab(const fb_trial_shared *s, fb_trial_value *values, int operand, const fb_box *box)
-{
-    values[operand].box = *box;
-    values[operand].wanted = true;
-    fb_trial_demand(s, values, operand + 1);
-    return operand + 1;
-}
-
 /* Where slabs would compute the same things again and again, a block holds all of it after all. */
 static bool slabs_pay(const run *r, int operand, const slabs *c)
 {
-    double cost[2];
-    for (int whole = 0; whole < 2; whole++) {
-        fb_box box = whole ? c->box : slab_box(c, c->slabs / 2);
-        for (int k = 0; k < r->s->n_slots; k++) r->trial[k].wanted = false;
-        cost[whole] = fb_trial_cost(r->s, r->trial, demand_slab(r->s, r->trial, operand, &box));
-    }
-    return cost[0] * (double)c->slabs <= 2 * cost[1];
+    fb_box slab = slab_box(c, c->slabs / 2);
+    return cost_of_part(r, operand, &slab) * (double)c->slabs <= 2 * cost_of_part(r, operand, &c->box);
 }
 
 static bool reduce_slabs(fb_trial_eval *e, int slot, int operand, const slabs *c)
@@ -1171,18 +1170,16 @@ static bool reduce_slabs(fb_trial_eval *e, int slot, int operand, const slabs *c
     bool ok = true;
     for (int64_t k = 0; ok && k < c->slabs; k++) {
         fb_box box = slab_box(c, k);
-        ok = fb_trial_evaluate(e, 0, demand_slab(s, e->values, operand, &box), 0);
+        ok = fb_trial_evaluate(e, 0, demand_part(s, e->values, operand, &box), 0);
         if (ok) fb_trial_fold_add(f, e, &box);
         fb_trial_clear(e);
     }
-    e->values[slot].box = fb_box_whole(&s->g->nodes[s->order[slot]].shape);
+    e->values[slot].box = whole_of(s, slot);
     if (!fb_trial_fold_close(f, e) || !ok) {
         fb_trial_drop(e, &e->values[slot]);
         return false;
     }
-    s->done[slot] = e->values[slot];
-    e->values[slot] = (fb_trial_value){0};
-    s->leaf[slot] = true;
+    keep_done(s, slot, &e->values[slot]);
     return true;
 }
 
@@ -1268,8 +1265,7 @@ static bool compute_narrow(const run *one, const group *gr, fb_trial_eval *e)
         return false;
     }
     if (agree) all.lanes = 1;
-    s->done[slot] = all;
-    s->leaf[slot] = true;
+    keep_done(s, slot, &all);
     find_costs(s);
     return true;
 }

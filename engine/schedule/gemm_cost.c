@@ -60,12 +60,12 @@ static void add_divisions(const fb_nest *nest, fb_ix place, const fb_space *of, 
 
 /* Instructions of an element for them: a window of 11 × 11 took 45 to 60 beyond the others for its three, by seven tiles on
  * an H100, one of 3 × 3 took 62 for three, and one of 3 × 3 × 3 took 40 for five: most of many stay as they are from one
- * element of a thread to its next. */
+ * element of a thread to its next. Beside tensor cores it was not measured, and is not counted. */
 static double divided_of(const fb_nest *nest, const fb_section *s)
 {
     enum { DIVISION = 18, MOST = 50 };
     divisions all = {0};
-    for (int i = 0; i < s->n_values; i++) {
+    for (int i = 0; i < s->n_values && !fb_tile_on_tensor_cores(nest->tiled); i++) {
         const fb_value *v = &s->values[i];
         if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
         const fb_space *spaces[] = {&s->rows, &s->spaces[v->space]};
@@ -83,7 +83,7 @@ static double divided_of(const fb_nest *nest, const fb_section *s)
 static double instructions_of(const fb_nest *nest, const fb_section *s)
 {
     enum { LOAD = 3, SELECT = 2, EXP = 12 }; /* EXP: see target/special.c; tests share most of what they compare */
-    double n = 0;
+    double n = divided_of(nest, s);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (v->space == FB_NONE || is_long(nest, v)) continue;
@@ -105,7 +105,6 @@ static fb_made_operand made_of(const fb_nest *nest, const fb_operand *o, int pha
                              .along_k = along_k,
                              .loads = fb_section_loads(&o->section),
                              .instructions = instructions_of(nest, &o->section),
-                             .divided = divided_of(nest, &o->section),
                              .long_ones = long_ones(nest, &o->section),
                              .divides = divides(nest, &o->section)};
 }
@@ -116,7 +115,8 @@ static void add_copied(const fb_nest *nest, const fb_operand *o, int phase, bool
 {
     double divided = divided_of(nest, &o->section);
     if (divided > 0)
-        all->at[all->n++] = (fb_made_operand){.phase = phase, .right = right, .along_k = along_k, .divided = divided};
+        all->at[all->n++] =
+            (fb_made_operand){.phase = phase, .right = right, .along_k = along_k, .instructions = divided};
 }
 
 fb_made_operands fb_gemm_made(const fb_nest *nest)
@@ -167,7 +167,7 @@ static void make_operands(const fb_nest *nest, const fb_made_operands *all, cons
         double each, pieces = tiles * pieces_of(nest->tiled, o, x, piece, &each);
         double elements = pieces * each, loads = each * load * o->loads;
         *waits += (o->divides ? elements : pieces * fmin(loads, 1)) + elements * long_one * o->long_ones;
-        *made += elements * (o->instructions + (x->tensor ? 0 : o->divided));
+        *made += elements * o->instructions;
     }
 }
 

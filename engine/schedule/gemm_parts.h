@@ -20,8 +20,7 @@ int64_t fb_gemm_steps(const fb_tiled *t, const fb_gemm_tile *x, int phase);
 typedef struct {
     int phase;
     bool right, along_k;
-    double loads, instructions; /* of an element … */
-    double divided; /* … and how its place is divided; not counted with tensor cores, where it was not seen */
+    double loads, instructions; /* of an element */
     int long_ones;
     bool divides;
 } fb_made_operand;
