@@ -92,6 +92,18 @@ void *fb_try_realloc(void *block, size_t bytes)
     return to;
 }
 
+void *fb_try_alloc_large(size_t bytes)
+{
+    const uintptr_t page = 4096;
+    const size_t worth = (size_t)4 << 20;
+    char *block = fb_try_alloc(bytes);
+    if (!block || bytes < worth || in_pool(block)) return block;
+    size_t before = (size_t)(-(uintptr_t)block & (page - 1));
+    madvise(block + before, (bytes - before) & ~(size_t)(page - 1),
+            MADV_HUGEPAGE); /* a wish: refused, all is as it was */
+    return block;
+}
+
 static void *or_end(void *block)
 {
     if (block) return block;

@@ -21,6 +21,10 @@ char *fb_strdup(const char *text);
 void *fb_try_alloc(size_t bytes);
 void *fb_try_realloc(void *block, size_t bytes);
 
+/* As fb_try_alloc, for cells that are filled once and are many: where the system has large pages, the block comes in
+ * them, for first touching a gigabyte of small ones takes longer than filling it. */
+void *fb_try_alloc_large(size_t bytes);
+
 /* Maps `bytes` and serves all later allocations from them. False when the system refuses. */
 bool fb_mem_use_pool(size_t bytes, void (*exhausted)(void));
 

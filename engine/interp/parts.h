@@ -98,6 +98,9 @@ void fb_interp_sort_line(const fb_line *line, int64_t *to, int64_t *room);
 
 /* The whole row-major tensor `shape`, read from `from` with a step (in cells, may be 0 or negative) a dimension. */
 void fb_interp_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *steps);
+/* The same, with steps of its own where it is put. */
+void fb_interp_copy_between(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *to_steps,
+                            const int64_t *from_steps);
 
 /* c[m, n] = a[m, k] · b[k, n] without BLAS. */
 void fb_matmul_plain(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c);

@@ -9,9 +9,11 @@
  * threads instead. */
 #include "interp/trial.h"
 
+#include "base/debug.h"
 #include "base/integer.h"
 #include "base/mem.h"
 #include "base/parallel.h"
+#include "base/str.h"
 #include "graph/element.h"
 #include "interp/parts.h"
 #include "interp/trial_parts.h"
@@ -126,15 +128,33 @@ static fb_id stand_in(const fb_graph *g, fb_id id, fb_id region)
     return id;
 }
 
+/* Windows are views of views of views: what only views of steps read is never copied by itself. */
+static void find_through(fb_trial_shared *s)
+{
+    const fb_graph *g = s->g;
+    for (int k = 0; k < s->n_slots; k++)
+        s->through[k] = fb_trial_steps(g->nodes[s->order[k]].op) && !s->leaf[k] && !s->in_body[k] && !s->kept[k];
+    for (int k = 0; k < s->n_slots; k++) {
+        const fb_node *node = &g->nodes[s->order[k]];
+        bool steps = fb_trial_steps(node->op) && !s->leaf[k] && !s->in_body[k];
+        for (int a = 0; a < node->n_args && !steps; a++) {
+            int from = s->slot[node->args[a]];
+            if (from >= 0 && !s->leaf[k]) s->through[from] = false;
+        }
+    }
+}
+
+/* Readers first, for what is read through a view lives as long as what the view would have been. */
 static void find_last_uses(fb_trial_shared *s)
 {
     const fb_graph *g = s->g;
-    for (int k = 0; k < s->n_slots; k++) {
+    for (int k = s->n_slots - 1; k >= 0; k--) {
         const fb_node *node = &g->nodes[s->order[k]];
         for (int a = 0; a < node->n_args && !s->leaf[k]; a++) {
             int from = s->slot[node->args[a]];
             if (from < 0) continue;
-            fb_id user = stand_in(g, s->order[k], g->nodes[node->args[a]].region);
+            fb_id reader = s->through[k] && s->last_use[k] != FB_NONE ? s->last_use[k] : s->order[k];
+            fb_id user = stand_in(g, reader, g->nodes[node->args[a]].region);
             if (user > s->last_use[from]) s->last_use[from] = user;
         }
     }
@@ -169,7 +189,7 @@ static double cost_of(const fb_trial_shared *s, int slot)
         cost = 1 + 0.05 * (double)a->dim[a->rank - 1];
         break;
     }
-    case FB_CLASS_VIEW: cost = 0.5; break;
+    case FB_CLASS_VIEW: cost = fb_trial_passes(s, slot) ? 0.01 : 0.5; break;
     default: break;
     }
     return cost * steps_of(s, slot);
@@ -316,7 +336,7 @@ static void number_choices(fb_trial_shared *s)
     }
 }
 
-static void open_slots(fb_trial_shared *s, marks *m)
+static void open_slots(fb_trial_shared *s, marks *m, const fb_id *want, int n_want)
 {
     const fb_graph *g = s->g;
     for (fb_id id = 0; id < g->n_nodes; id++) s->n_slots += m->needed[id];
@@ -328,6 +348,7 @@ static void open_slots(fb_trial_shared *s, marks *m)
     s->leaf = fb_calloc(n, sizeof *s->leaf);
     s->in_body = fb_calloc(n, sizeof *s->in_body);
     s->kept = fb_calloc(n, sizeof *s->kept);
+    s->through = fb_calloc(n, sizeof *s->through);
     s->fused = fb_calloc(n, sizeof *s->fused);
     s->again = fb_calloc(n, sizeof *s->again);
     s->apart = fb_calloc(n, sizeof *s->apart);
@@ -353,6 +374,8 @@ static void open_slots(fb_trial_shared *s, marks *m)
         s->kept[k] = node->op == FB_OP_ASSIGN && s->in_body[k];
         k++;
     }
+    for (int i = 0; i < n_want; i++) s->kept[s->slot[want[i]]] = true;
+    find_through(s);
     find_last_uses(s);
     find_fused(s);
     find_again(s);
@@ -436,8 +459,7 @@ static void open_shared(fb_trial_shared *s, const fb_id *want, int n_want)
     m.needed = fb_calloc((size_t)g->n_nodes + 1, sizeof *m.needed);
     for (int i = 0; i < s->o->n_given; i++) m.given[s->o->given[i].node] = s->o->given[i].bytes;
     mark(&m, want, n_want);
-    open_slots(s, &m);
-    for (int i = 0; i < n_want; i++) s->kept[s->slot[want[i]]] = true;
+    open_slots(s, &m, want, n_want);
     open_loops(s, want, n_want);
     find_costs(s);
     fb_free(m.given);
@@ -486,6 +508,7 @@ static void close_shared(fb_trial_shared *s)
     fb_free(s->led);
     fb_free(s->sum);
     fb_free(s->last_use);
+    fb_free(s->through);
     fb_free(s->cost);
     fb_free(s->done);
     pthread_mutex_destroy(&s->lock);
@@ -651,7 +674,7 @@ static double block_bytes(const run *r, int end)
         double beside = 0;
         const fb_trial_value *v = &r->trial[k];
         if (v->wanted) {
-            int lanes = r->agrees[k] ? 1 : s->lanes;
+            int lanes = fb_trial_passes(s, k) ? 0 : r->agrees[k] ? 1 : s->lanes;
             double own = (double)fb_box_cells(&v->box, s->g->nodes[s->order[k]].shape.rank) * lanes;
             int last = s->last_use[k] == FB_NONE || s->kept[k] || s->in_body[k] ? FB_NONE : s->slot[s->last_use[k]];
             cells += own;
@@ -1042,6 +1065,21 @@ static void open_tasks(run *r)
     }
 }
 
+static void show_groups(const run *r)
+{
+    fb_str text = {0};
+    for (int k = 0; fb_debug('e') && k < r->n_groups; k++) {
+        const group *gr = &r->groups[k];
+        fb_str_addf(&text, "  %s:", beside_each_other(r, gr, blocks_of(r, gr)) ? "beside each other" : "in turn");
+        for (int i = 0; i < gr->n && i < 4; i++)
+            fb_str_addf(&text, " %s", r->s->g->nodes[r->want[gr->members[i]]].name);
+        fb_str_addf(&text, "%s: %lld of %lld blocks, cost %.3g each (%.3g at once), %.1f MB\n", gr->n > 4 ? " …" : "",
+                    (long long)blocks_of(r, gr), (long long)gr->n_blocks, gr->cost, gr->once, gr->bytes * 1e-6);
+    }
+    if (text.n) fb_debug_show("blocks of the trials", text.text);
+    fb_str_free(&text);
+}
+
 /* ---- a slot by itself, before all blocks ---- */
 
 static fb_box whole_of(const fb_trial_shared *s, int slot)
@@ -1240,7 +1278,7 @@ static void put_block(const fb_trial_value *to, const fb_trial_value *of, const 
     fb_box_steps(&of->box, shape->rank, of_steps);
     for (int d = 0; d < shape->rank; d++) at += of->box.lo[d] * to_steps[d];
     for (int l = 0; l < to->lanes; l++)
-        fb_trial_copy(to->cells->at.raw + l * to->n + at, fb_trial_raw(of, l), &extents, to_steps, of_steps);
+        fb_interp_copy_between(to->cells->at.raw + l * to->n + at, fb_trial_raw(of, l), &extents, to_steps, of_steps);
 }
 
 /* Computes the run's only node block by block, and keeps it. */
@@ -1462,6 +1500,7 @@ static void run_all(run *r)
     }
     if (ok) {
         open_tasks(r);
+        show_groups(r);
         atomic_store(&r->s->cost_done, 0);
     }
     for (int k = 0; ok && k < r->n_serial; k++) ok = run_task(r, &workers[0].e, r->tasks[k]);
@@ -1501,7 +1540,9 @@ bool fb_trial_run(const fb_graph *g, const fb_trial_options *o, const fb_id *wan
         r.trial = fb_calloc((size_t)s.n_slots + 1, sizeof *r.trial);
         r.freed = fb_calloc((size_t)s.n_slots + 1, sizeof *r.freed);
         r.agrees = fb_calloc((size_t)s.n_slots + 1, sizeof *r.agrees);
+        fb_trial_watch(&s);
         run_all(&r);
+        fb_trial_show_took(&s);
         close_groups(&r);
         fb_free(r.tasks);
         fb_free(r.trial);

@@ -1,6 +1,7 @@
 /* One block: nodes in order, values dropped after their last use; a loop's body once a step, as interp.c runs it. */
 #include "interp/trial_parts.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/parallel.h"
 #include "base/str.h"
@@ -61,7 +62,7 @@ fb_cells *fb_trial_cells(fb_trial_eval *e, fb_id node, int64_t cells)
         int64_t bytes = cells < INT64_MAX / 64 ? cells * 8 : INT64_MAX / 2;
         if (atomic_fetch_add(&e->s->bytes, bytes) + bytes > e->s->bytes_max) fb_trial_empty_pool(e);
         int64_t over = atomic_load(&e->s->bytes) - e->s->bytes_max;
-        void *at = over > 0 ? NULL : fb_try_alloc((size_t)bytes);
+        void *at = over > 0 ? NULL : fb_try_alloc_large((size_t)bytes);
         if (!at) {
             atomic_fetch_sub(&e->s->bytes, bytes);
             fb_trial_fail(e, FB_ERR_LIMIT, "%s: its trials need %s more than the %s they may use", name,
@@ -92,7 +93,7 @@ void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
         fb_free(c);
         return;
     }
-    int64_t share = e->s->bytes_max / 4 / (e->workers > 1 ? 1 : fb_trial_threads(e->s->o));
+    int64_t share = e->s->bytes_max / 2 / (e->workers > 1 ? 1 : fb_trial_threads(e->s->o));
     int64_t most = e->workers > 1 || share < POOL_MOST ? share : POOL_MOST;
     if (e->pool_bytes + c->room * 8 > most) {
         free_cells(e, c);
@@ -277,8 +278,9 @@ static void drop_dead_operands(fb_trial_eval *e, fb_id id)
     const fb_node *node = &s->g->nodes[id];
     for (int a = 0; a < node->n_args; a++) {
         int k = s->slot[node->args[a]];
+        while (k >= 0 && fb_trial_passes(s, k)) k = s->slot[s->g->nodes[s->order[k]].args[0]];
         if (k < 0 || s->last_use[k] != id || s->kept[k] || stays(s, k)) continue;
-        const fb_node *x = &s->g->nodes[node->args[a]];
+        const fb_node *x = &s->g->nodes[s->order[k]];
         if (x->region != node->region) continue;
         if (x->op == FB_OP_LOOP) drop_results(e, x->attrs->region);
         fb_trial_drop(e, &e->values[k]);
@@ -306,10 +308,12 @@ bool fb_trial_evaluate(fb_trial_eval *e, int first, int end, fb_id region)
     for (int k = first; k < end; k++) {
         const fb_node *node = &s->g->nodes[s->order[k]];
         fb_trial_value *v = &e->values[k];
-        if (!v->wanted || (region ? node->region != region : s->in_body[k])) continue;
+        if (!v->wanted || (region ? node->region != region : s->in_body[k]) || fb_trial_passes(s, k)) continue;
         if ((s->in_body[k] && set_by_loop(node->op) && !s->leaf[k]) || (stays(s, k) && v->lanes)) continue;
         fb_trial_drop(e, v); /* a kept value of the step before */
+        int64_t began = s->took ? fb_now_ns() : 0;
         if (!dispatch(e, s->order[k]) || !report(e, k)) return false;
+        if (s->took) atomic_fetch_add(&s->took[k], fb_now_ns() - began);
         drop_dead_operands(e, s->order[k]);
     }
     return true;

@@ -9,6 +9,7 @@
  *     trial_reduce.c     reductions and cumsum
  *     trial_view.c       sources, views, joins
  *     trial_contract.c   matmul, embedding, index_add
+ *     trial_show.c       how a run was cut and where its time went, for FB_DEBUG
  *
  * A value is the part of a node inside a box, one plane of 8-byte cells a lane (doubles or int64_t), row-major within
  * the box; a value in which all lanes agree has one plane. Cells are counted and immutable once an evaluator has
@@ -101,6 +102,7 @@ typedef struct {
     bool *streams;        /* a slot each: only loops read it, step by step: it is never there as a whole */
     bool *fixed;          /* a slot each: in a body, and the same in all steps */
     bool *kept;           /* a slot each: not to be dropped: asked for, or assigned in a body */
+    bool *through;        /* a slot each: a view in steps that such views alone read: they read what it views */
     bool *fused;          /* a slot each: a product that a sum may take in as it is */
     bool *again;          /* a slot each: such a sum, which several nodes read and a kernel may compute for each */
     bool *apart;          /* a slot each: readers may have it as different kernels, or loops of one, rounded it */
@@ -111,6 +113,7 @@ typedef struct {
     char *of_two;         /* a slot each: the first (1), or the second (2), of two products that are added up; 0 */
     fb_id *last_use;      /* a slot each: the last node of its own region that needs it */
     double *cost;         /* a slot each, of one element, about */
+    atomic_llong *took;   /* a slot each: ns, of all threads that evaluated it; NULL: nobody looks */
     int64_t bytes_max;
     atomic_llong bytes;
     _Atomic double cost_done;
@@ -206,12 +209,19 @@ double fb_trial_cost(const fb_trial_shared *s, const fb_trial_value *values, int
 void fb_trial_eval_open(fb_trial_eval *e, fb_trial_shared *s, int thread);
 void fb_trial_eval_close(fb_trial_eval *e);
 void fb_trial_empty_pool(fb_trial_eval *e);
+/* Is the slot never there, because all that read it read what it is a view of? Not where it is asked for after all. */
+static inline bool fb_trial_passes(const fb_trial_shared *s, int slot)
+{
+    return s->through[slot] && !s->kept[slot] && !s->leaf[slot];
+}
 /* Slots first … end - 1 that are wanted: those in no body that runs (region 0), or those of one. */
 bool fb_trial_evaluate(fb_trial_eval *e, int first, int end, fb_id region);
 void fb_trial_clear(fb_trial_eval *e); /* all values, for the next block */
 bool fb_trial_source(fb_trial_eval *e, fb_id id);
 bool fb_trial_pointwise(fb_trial_eval *e, fb_id id);
 bool fb_trial_view(fb_trial_eval *e, fb_id id);
+/* Does a step a dimension lead from each element of the view to the next one's in its operand? */
+bool fb_trial_steps(fb_op op);
 bool fb_trial_join(fb_trial_eval *e, fb_id id);
 bool fb_trial_reduction(fb_trial_eval *e, fb_id id);
 bool fb_trial_scan(fb_trial_eval *e, fb_id id);
@@ -232,11 +242,14 @@ bool fb_trial_near(fb_op op, const fb_attrs *at, int n, int lanes, const double 
 
 /* The elements of a leaf inside a box, as cells. */
 bool fb_trial_leaf(fb_trial_eval *e, fb_id id, const fb_box *box, uint64_t *to);
-/* Cells of `shape` in steps of their own on both sides. */
-void fb_trial_copy(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *to_steps,
-                   const int64_t *from_steps);
 /* The cells of `box` out of a plane that holds the box `of`. */
 void fb_trial_take(uint64_t *to, const uint64_t *plane, const fb_box *of, const fb_box *box, int rank);
+
+/* ---- showing ---- */
+
+/* Where FB_DEBUG has its letter: opens and shows `took`. Bodies of loops are in the time of their loop as well. */
+void fb_trial_watch(fb_trial_shared *s);
+void fb_trial_show_took(fb_trial_shared *s);
 
 /* ---- rounding ---- */
 

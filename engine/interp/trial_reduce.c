@@ -252,7 +252,7 @@ static const uint64_t *take_rows(const job *j, int lane, int64_t row, int64_t co
         from_steps[shape.rank] = j->kept_steps[j->kept.rank - 1];
         shape.dim[shape.rank++] = count;
     }
-    fb_trial_copy(room, plane, &shape, to_steps, from_steps);
+    fb_interp_copy_between(room, plane, &shape, to_steps, from_steps);
     return room;
 }
 

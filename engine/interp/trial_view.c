@@ -7,34 +7,6 @@
 
 /* ---- copies ---- */
 
-void fb_trial_copy(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *to_steps,
-                   const int64_t *from_steps)
-{
-    int64_t index[FB_MAX_RANK] = {0};
-    int last = shape->rank - 1;
-    if (fb_shape_elements(shape) == 0) return;
-    if (shape->rank == 0) {
-        *to = *from;
-        return;
-    }
-    int64_t n = shape->dim[last], to_step = to_steps[last], from_step = from_steps[last];
-    for (;;) {
-        if (to_step == 1 && from_step == 1) {
-            memcpy(to, from, (size_t)n * sizeof *to);
-        } else {
-            for (int64_t k = 0; k < n; k++) to[k * to_step] = from[k * from_step];
-        }
-        int d = last - 1;
-        for (; d >= 0; d--) {
-            to += to_steps[d], from += from_steps[d];
-            if (++index[d] < shape->dim[d]) break;
-            to -= to_steps[d] * shape->dim[d], from -= from_steps[d] * shape->dim[d];
-            index[d] = 0;
-        }
-        if (d < 0) return;
-    }
-}
-
 static fb_shape shape_of_box(const fb_box *b, int rank)
 {
     fb_shape s = {.rank = rank};
@@ -51,52 +23,79 @@ void fb_trial_take(uint64_t *to, const uint64_t *plane, const fb_box *of, const 
     fb_interp_copy_strided(to, plane, &shape, steps);
 }
 
-/* Lanes of a large value are moved beside each other. */
-static void each_lane(const fb_trial_eval *e, const fb_trial_value *v,
-                      void (*fn)(void *ctx, int64_t first, int64_t last), void *ctx)
-{
-    enum { LARGE = 1 << 14 };
-    fb_trial_for(e, v->lanes, v->n > LARGE ? 1 : v->lanes, fn, ctx);
-}
-
 /* What is moved, and where to: the first member of what says how. */
 typedef struct {
     fb_trial_value *v;
     const fb_trial_value *x;
 } moving;
 
+enum { LARGE = 1 << 14 }; /* cells that are worth a thread */
+
+/* Lanes of a large value are moved beside each other. */
+static void each_lane(const fb_trial_eval *e, const fb_trial_value *v,
+                      void (*fn)(void *ctx, int64_t first, int64_t last), void *ctx)
+{
+    fb_trial_for(e, v->lanes, v->n > LARGE ? 1 : v->lanes, fn, ctx);
+}
+
+/* A box of cells in steps of its own on both sides. Its first dimensions, `outer` places in all, go beside each other:
+ * what all lanes agree in is one lane. */
+typedef struct {
+    moving of;
+    int64_t to_at, from_at;
+    const fb_shape *shape;
+    const int64_t *to_steps, *from_steps;
+    int split;
+    int64_t outer;
+} mover;
+
+static void move_parts(void *ctx, int64_t first, int64_t last)
+{
+    const mover *m = ctx;
+    fb_shape inner = {.rank = m->shape->rank - m->split};
+    memcpy(inner.dim, m->shape->dim + m->split, (size_t)inner.rank * sizeof *inner.dim);
+    for (int64_t part = first; part < last; part++) {
+        int64_t lane = part / m->outer, rest = part % m->outer, to_at = m->to_at, from_at = m->from_at;
+        for (int d = m->split - 1; d >= 0; d--) {
+            to_at += rest % m->shape->dim[d] * m->to_steps[d];
+            from_at += rest % m->shape->dim[d] * m->from_steps[d];
+            rest /= m->shape->dim[d];
+        }
+        fb_interp_copy_between(m->of.v->cells->at.raw + lane * m->of.v->n + to_at,
+                               fb_trial_raw(m->of.x, (int)lane) + from_at, &inner, m->to_steps + m->split,
+                               m->from_steps + m->split);
+    }
+}
+
+static void move(const fb_trial_eval *e, mover *m)
+{
+    enum { PARTS = 64 };
+    int64_t cells = fb_shape_elements(m->shape);
+    if (cells == 0) return;
+    m->split = 0;
+    m->outer = 1;
+    while (m->split + 1 < m->shape->rank && m->outer < PARTS && cells / m->outer > LARGE)
+        m->outer *= m->shape->dim[m->split++];
+    fb_trial_for(e, m->outer * m->of.v->lanes, cells / m->outer > LARGE ? 1 : LARGE * m->outer / cells, move_parts, m);
+}
+
 /* All lanes, and margins as values do: one lane of either. An operand that has none has a view that has none. */
-static void move_all(const fb_trial_eval *e, moving *m, void (*fn)(void *ctx, int64_t first, int64_t last))
+static void with_margins(const fb_trial_eval *e, moving *m, void (*fn)(const fb_trial_eval *e, moving *m))
 {
     const moving values = *m;
-    each_lane(e, m->v, fn, m);
+    fn(e, m);
     if (!m->x->cells->margins) return;
     fb_cells to_cells, from_cells;
     fb_trial_margins(values.v);
     fb_trial_value to = fb_trial_margins_of(values.v, &to_cells), from = fb_trial_margins_of(values.x, &from_cells);
     *m = (moving){&to, &from};
-    fn(m, 0, 1);
+    fn(e, m);
     *m = values;
 }
 
-typedef struct {
-    moving of;
-    int64_t to_at, from_at;
-    const fb_shape *shape;
-    const int64_t *to_steps, *from_steps; /* to_steps NULL: in order */
-} mover;
-
-static void move_lanes(void *ctx, int64_t first, int64_t last)
+static void move_all(const fb_trial_eval *e, moving *m)
 {
-    const mover *m = ctx;
-    for (int64_t l = first; l < last; l++) {
-        uint64_t *to = m->of.v->cells->at.raw + l * m->of.v->n + m->to_at;
-        const uint64_t *from = fb_trial_raw(m->of.x, (int)l) + m->from_at;
-        if (m->to_steps)
-            fb_trial_copy(to, from, m->shape, m->to_steps, m->from_steps);
-        else
-            fb_interp_copy_strided(to, from, m->shape, m->from_steps);
-    }
+    move(e, (mover *)(void *)m);
 }
 
 /* ---- leaves ---- */
@@ -271,6 +270,11 @@ static void reshape_lanes(void *ctx, int64_t first, int64_t last)
     }
 }
 
+static void reshape_all(const fb_trial_eval *e, moving *m)
+{
+    each_lane(e, m->v, reshape_lanes, m);
+}
+
 static bool reshape(fb_trial_eval *e, fb_id id)
 {
     const fb_node *node = fb_trial_node(e, id);
@@ -281,51 +285,64 @@ static bool reshape(fb_trial_eval *e, fb_id id)
     fb_trial_value *v = fb_trial_at(e, id);
     flat_reader r = flat_open(x, from), own = flat_open(v, shape);
     reshaper o = {{v, x}, &own, &r, shape};
-    move_all(e, &o.of, reshape_lanes);
+    with_margins(e, &o.of, reshape_all);
     return true;
 }
 
-/* map_view of windows: their places lie as the elements of their dim do. */
-static int64_t map_windows(const fb_node *node, const fb_shape *from, const fb_box *box, const fb_box *of,
-                           int64_t *steps)
+bool fb_trial_steps(fb_op op)
+{
+    return op == FB_OP_PERMUTE || op == FB_OP_SLICE || op == FB_OP_FLIP || op == FB_OP_EXPAND || op == FB_OP_UNFOLD;
+}
+
+/* From where the operand's first element lies, and the steps of its dimensions, to those of its view. */
+static int64_t map_view(const fb_node *node, const fb_shape *from, const int64_t *inner, int64_t *steps)
 {
     const fb_attrs *at = node->attrs;
     int64_t offset = 0;
-    fb_box_steps(of, from->rank, steps);
-    for (int d = 0; d < from->rank; d++) {
-        int64_t first = d == at->dim ? box->lo[d] * at->step + box->lo[from->rank] : box->lo[d];
-        offset += (first - of->lo[d]) * steps[d];
+    memset(steps, 0, FB_MAX_RANK * sizeof *steps);
+    for (int d = node->shape.rank - 1, s = from->rank - 1; d >= 0 && node->op != FB_OP_UNFOLD; d--, s--) {
+        int k = node->op == FB_OP_PERMUTE ? at->axes[d] : s;
+        if (k < 0 || (node->op == FB_OP_EXPAND && from->dim[k] == 1)) continue;
+        steps[d] = inner[k];
     }
-    steps[from->rank] = steps[at->dim];
-    steps[at->dim] *= at->step;
+    switch (node->op) {
+    case FB_OP_SLICE:
+        offset = at->start * inner[at->dim];
+        steps[at->dim] *= at->step;
+        break;
+    case FB_OP_FLIP:
+        for (int a = 0; a < at->n_axes; a++) {
+            offset += (from->dim[at->axes[a]] - 1) * inner[at->axes[a]];
+            steps[at->axes[a]] = -inner[at->axes[a]];
+        }
+        break;
+    case FB_OP_UNFOLD:
+        memcpy(steps, inner, (size_t)from->rank * sizeof *steps);
+        steps[from->rank] = inner[at->dim];
+        steps[at->dim] *= at->step;
+        break;
+    default: break;
+    }
     return offset;
 }
 
-/* Where the first cell of the result lies in the operand's box, and how far apart neighbours lie. */
-static int64_t map_view(const fb_node *node, const fb_shape *from, const fb_box *box, const fb_box *of, int64_t *steps)
+/* The value that a view reads, past views that are not there, and how: the place of its element 0 … in that value's
+ * cells, and the steps of its dimensions. */
+static const fb_trial_value *read_through(fb_trial_eval *e, const fb_node *node, int64_t *offset, int64_t *steps)
 {
-    const fb_attrs *at = node->attrs;
-    int64_t inner[FB_MAX_RANK] = {0}, offset = 0;
-    fb_box_steps(of, from->rank, inner);
-    memset(steps, 0, FB_MAX_RANK * sizeof *steps);
-    if (node->op == FB_OP_UNFOLD) return map_windows(node, from, box, of, steps);
-    for (int d = node->shape.rank - 1, s = from->rank - 1; d >= 0; d--, s--) {
-        int k = node->op == FB_OP_PERMUTE ? at->axes[d] : s;
-        if (k < 0 || (node->op == FB_OP_EXPAND && from->dim[k] == 1)) continue;
-        int64_t first = box->lo[d];
-        steps[d] = inner[k];
-        if (node->op == FB_OP_SLICE && d == at->dim) {
-            first = at->start + first * at->step;
-            steps[d] *= at->step;
-        }
-        for (int a = 0; a < at->n_axes && node->op == FB_OP_FLIP; a++) {
-            if (at->axes[a] != d) continue;
-            first = from->dim[d] - 1 - first;
-            steps[d] = -steps[d];
-        }
-        offset += (first - of->lo[k]) * inner[k];
+    int slot = e->s->slot[node->args[0]];
+    const fb_node *from = fb_trial_node(e, node->args[0]);
+    const fb_trial_value *x = &e->values[slot];
+    int64_t inner[FB_MAX_RANK] = {0};
+    if (fb_trial_passes(e->s, slot)) {
+        x = read_through(e, from, offset, inner);
+    } else {
+        *offset = 0;
+        fb_box_steps(&x->box, from->shape.rank, inner);
+        for (int d = 0; d < from->shape.rank; d++) *offset -= x->box.lo[d] * inner[d];
     }
-    return offset;
+    *offset += map_view(node, &from->shape, inner, steps);
+    return x;
 }
 
 typedef struct {
@@ -360,8 +377,8 @@ static bool pad(fb_trial_eval *e, fb_id id)
         to_at += (inner.lo[d] + node->attrs->before[d] - v->box.lo[d]) * to_steps[d];
         from_at += (inner.lo[d] - x->box.lo[d]) * from_steps[d];
     }
-    mover m = {{v, x}, to_at, from_at, &shape, to_steps, from_steps};
-    each_lane(e, v, move_lanes, &m);
+    mover m = {{v, x}, to_at, from_at, &shape, to_steps, from_steps, 0, 1};
+    move(e, &m);
     return true;
 }
 
@@ -370,14 +387,15 @@ bool fb_trial_view(fb_trial_eval *e, fb_id id)
     const fb_node *node = fb_trial_node(e, id);
     if (node->op == FB_OP_VIEW) return reshape(e, id);
     if (node->op == FB_OP_PAD) return pad(e, id);
-    const fb_trial_value *x = fb_trial_at(e, node->args[0]);
+    int64_t to_steps[FB_MAX_RANK], steps[FB_MAX_RANK], at;
+    const fb_trial_value *x = read_through(e, node, &at, steps);
     if (!fb_trial_open(e, id, x->lanes)) return false;
     fb_trial_value *v = fb_trial_at(e, id);
-    int64_t steps[FB_MAX_RANK];
-    int64_t offset = map_view(node, &fb_trial_node(e, node->args[0])->shape, &v->box, &x->box, steps);
     fb_shape shape = shape_of_box(&v->box, node->shape.rank);
-    mover m = {.of = {v, x}, .from_at = offset, .shape = &shape, .from_steps = steps};
-    move_all(e, &m.of, move_lanes);
+    fb_box_steps(&v->box, node->shape.rank, to_steps);
+    for (int d = 0; d < node->shape.rank; d++) at += v->box.lo[d] * steps[d];
+    mover m = {{v, x}, 0, at, &shape, to_steps, steps, 0, 1};
+    with_margins(e, &m.of, move_all);
     return true;
 }
 
@@ -412,8 +430,8 @@ bool fb_trial_join(fb_trial_eval *e, fb_id id)
             from_at += (box.lo[d] - x->box.lo[d]) * from_steps[d];
             d++;
         }
-        mover m = {{v, x}, to_at, from_at, &shape, own_steps, from_steps};
-        each_lane(e, v, move_lanes, &m);
+        mover m = {{v, x}, to_at, from_at, &shape, own_steps, from_steps, 0, 1};
+        move(e, &m);
     }
     return true;
 }

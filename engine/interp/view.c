@@ -68,8 +68,8 @@ static bool turns(copy_loops *l)
     return false;
 }
 
-static void copy_between(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *to_steps,
-                         const int64_t *from_steps)
+void fb_interp_copy_between(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *to_steps,
+                            const int64_t *from_steps)
 {
     if (fb_shape_elements(shape) == 0) return;
     copy_loops l = merge_loops(shape, to_steps, from_steps);
@@ -95,7 +95,7 @@ void fb_interp_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *
 {
     int64_t natural[FB_MAX_RANK];
     fb_shape_strides(shape, natural);
-    copy_between(to, from, shape, natural, steps);
+    fb_interp_copy_between(to, from, shape, natural, steps);
 }
 
 /* Where a view's element lies in its operand: offset + Σ index[d] · step[d]. */
@@ -156,7 +156,7 @@ static fb_buffer *pad_buffer(fb_interp *in, fb_id id, const fb_buffer *from, uin
     fb_shape_strides(inner, from_steps);
     for (int d = 0; d < inner->rank; d++) offset += node->attrs->before[d] * to_steps[d];
     if (from && fb_shape_elements(inner))
-        copy_between(to->at->raw + offset, from->at->raw, inner, to_steps, from_steps);
+        fb_interp_copy_between(to->at->raw + offset, from->at->raw, inner, to_steps, from_steps);
     return to;
 }
 

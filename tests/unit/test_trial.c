@@ -1195,6 +1195,39 @@ static void test_what_is_moved_has_one_plane(void **state)
     rig_free(&r);
 }
 
+/* Windows that are turned and cut: views of views, which nothing but such views reads. */
+static fb_id windows_turned(rig *r, fb_id x, fb_id *views)
+{
+    views[0] = add_at(r, FB_OP_UNFOLD, x, (fb_attrs){.dim = 1, .stop = 5, .step = 2});
+    views[1] = add_at(r, FB_OP_FLIP, views[0], (fb_attrs){.n_axes = 2, .axes = {1, 3}});
+    views[2] = add_at(r, FB_OP_UNFOLD, views[1], (fb_attrs){.dim = 2, .stop = 3, .step = 1});
+    views[3] = add_at(r, FB_OP_SLICE, views[2], (fb_attrs){.dim = 2, .start = 3, .stop = 120, .step = 4});
+    views[4] = add_at(r, FB_OP_EXPAND, views[3], (fb_attrs){.shape = SHAPE(2, 6, 38, 30, 5, 3)});
+    return add_at(r, FB_OP_PERMUTE, views[4], (fb_attrs){.n_axes = 6, .axes = {3, 1, 5, 0, 4, 2}});
+}
+
+/* They are read through: the same as when each is asked for by itself. */
+static void test_views_of_views_are_read_through(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = add1(&r, FB_OP_TANH, normal(&r, FB_OP_INPUT, FB_F32, SHAPE(6, 80, 122))), want[7];
+    fb_id y = add_at(&r, FB_OP_SUM, windows_turned(&r, x, want + 1), (fb_attrs){.n_axes = 2, .axes = {2, 4}});
+    want[0] = add1(&r, FB_OP_EXP, y);
+    finish_rig(&r, want, 6);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 2};
+    trials *all = trials_of(r.g, &o, want, 6, &r.err), first = *all;
+    first.n = 1;
+    for (int threads = 1; threads <= 3; threads++) {
+        fb_trial_options few = {.trials = FB_TRIALS, .threads = threads};
+        trials *one = trials_of(r.g, &few, want, 1, &r.err);
+        same_where_seen(&first, one);
+        trials_free(one);
+    }
+    trials_free(all);
+    rig_free(&r);
+}
+
 /* A softmax down the columns: cut along its rows, each block would need all of it, 75 MB a node. What is summed over
  * stays whole, and the columns are cut behind it; the sum of each column comes along, one dimension before. */
 static void test_columns_are_cut_behind_what_is_summed(void **state)
@@ -2296,6 +2329,7 @@ int main(void)
         cmocka_unit_test(test_losses_come_some_rows_at_a_time),
         cmocka_unit_test(test_blocks_are_as_small_as_memory),
         cmocka_unit_test(test_what_is_moved_has_one_plane),
+        cmocka_unit_test(test_views_of_views_are_read_through),
         cmocka_unit_test(test_columns_are_cut_behind_what_is_summed),
         cmocka_unit_test(test_channels_are_cut_between_what_is_summed),
         cmocka_unit_test(test_loops_go_by_rows),
