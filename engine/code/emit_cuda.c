@@ -313,15 +313,21 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
 
 /* ---- elements ---- */
 
-/* Where one group of elements is, and what is loaded for all of it. */
-static void load_group(frame *f, const walk *w, const char *point)
+/* What is loaded for all of a group of elements, whose place is known. */
+static void load_all(frame *f, const walk *w)
 {
     fb_emitter *e = f->e;
-    if (w->space->n) declare_variables(f, w, point);
     uint32_t last = w->space->n ? 1u << (w->space->n - 1) : 0;
     for (int i = 0; w->vector > 1 && i < f->s->n_values; i++)
         if (!(f->s->values[i].rows & last)) fb_emit_needed(e, i, FB_NONE);
     load_packs(f, w, FB_NONE, NULL);
+}
+
+/* Where one is, and what is loaded for all of it. */
+static void load_group(frame *f, const walk *w, const char *point)
+{
+    if (w->space->n) declare_variables(f, w, point);
+    load_all(f, w);
 }
 
 /* Its elements; `inside` (may be NULL) writes what comes first for each of them. */
@@ -343,6 +349,32 @@ static void emit_elements(frame *f)
     if (ragged) fb_emit_if(e, "%s < %" PRId64, point, w.points);
     load_group(f, &w, point);
     store_group(f, &w, NULL, NULL);
+    if (ragged) fb_emit_close(e);
+}
+
+/* A stretch of a few lines: the last variable is the thread's, the others the block's. */
+static void emit_lines(frame *f)
+{
+    fb_emitter *e = f->e;
+    walk w = walk_of(f, FB_NONE);
+    fb_space lines = *w.space;
+    int last = --lines.n, each = f->x.each;
+    int64_t along = w.space->extent[last] / w.vector, n = fb_space_points(&lines);
+    bool ragged = along % f->x.threads != 0, rest = n % each != 0;
+    const char *line = fb_emit_name(e, "line"), *group = var_name(e, w.first);
+    const char *at = "threadIdx.x", *width = w.vector > 1 ? fb_arena_printf(e->arena, " * %d", w.vector) : "";
+    if (f->x.parts > 1)
+        at = fb_arena_printf(e->arena, "(fb_at)%s %% %d * %d + threadIdx.x", f->block, f->x.parts, f->x.threads);
+    fb_emit(e, w.vector > 1 ? "const fb_at %s = (%s)%s;" : "const fb_at %s = %s%s;", group, at, width);
+    if (ragged) fb_emit_if(e, "%s < %" PRId64, group, w.space->extent[last]);
+    fb_emit_unrolled(e, "fb_l", fb_emit_number(e, each));
+    fb_emit(e, "const fb_at %s = (fb_at)%s / %d * %d + fb_l;", line, f->block, f->x.parts, each);
+    if (rest) fb_emit_if(e, "%s < %" PRId64, line, n);
+    declare_point(f, &lines, line);
+    load_all(f, &w);
+    store_group(f, &w, NULL, NULL);
+    if (rest) fb_emit_close(e);
+    fb_emit_close(e);
     if (ragged) fb_emit_close(e);
 }
 
@@ -1200,6 +1232,7 @@ static void emit_section_cuda(fb_emitter *e)
     e->section = f.s;
     switch (f.x.deal) {
     case FB_DEAL_ELEMENTS: emit_elements(&f); break;
+    case FB_DEAL_LINES: emit_lines(&f); break;
     case FB_DEAL_OWNERS: emit_scatter(&f); break;
     case FB_DEAL_SORTED: emit_sorted(&f); break;
     case FB_DEAL_LONG: emit_long(&f); break;

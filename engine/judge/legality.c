@@ -125,7 +125,7 @@ typedef struct {
 } knob_row;
 
 static const knob_row grid_knobs[FB_KNOBS] = {
-    [FB_KNOB_ROWS] = {IN(REDUCE), 1, 32, 1, true},
+    [FB_KNOB_ROWS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 32, 1, true},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, 1, true},
     [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), WARP, BLOCK, WARP, false},
     [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, 1, true},

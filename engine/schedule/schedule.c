@@ -319,6 +319,29 @@ static void deal_added(const fb_added *a, int members, fb_section_schedule *x)
     x->rows_a_block = fb_ceil_div(a->rows * members, x->blocks);
 }
 
+/* An element by itself in each thread leaves memory waiting for the divisions that say where it is. Measured on an H100:
+ * 281 million elements of windows of 11 × 11 took 931 µs, in lines 950, two lines a thread 613, four 511, eight 535; a bias
+ * to 74 million, 3,025 in a line, 257 µs and 208. */
+static bool deal_lines(const fb_nest *nest, const fb_knobs *knobs, int vector, fb_section_schedule *x)
+{
+    enum { EACH = 4, MANY = 1 << 20, IDLE = 8 }; /* elements; one of so many threads may have nothing to do */
+    const fb_section *s = x->section;
+    int n = s->rows.n;
+    int64_t asked = fb_knob_of(knobs, FB_KNOB_ROWS), each = asked ? asked : EACH;
+    for (int i = 0; i < nest->n_sections; i++)
+        if (nest->sections[i].n_passes) asked = 0; /* it is asked of these */
+    if (n < 2 || s->scatter || s->blocked || asked == 1 || x->rows == 0) return false;
+    int64_t along = s->rows.extent[n - 1] / vector, parts = fb_ceil_div(along, x->threads);
+    int64_t lines = x->rows / s->rows.extent[n - 1], idle = parts * x->threads - along;
+    bool pays = vector == 1 && x->rows >= MANY && along >= x->threads && idle <= along / IDLE && lines >= each;
+    if (!asked && !pays) return false;
+    x->deal = FB_DEAL_LINES;
+    x->each = (int)each;
+    x->parts = (int)parts;
+    x->blocks = parts * fb_ceil_div(lines, each);
+    return true;
+}
+
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
                                         fb_arena *arena)
 {
@@ -332,7 +355,8 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
     if (fb_section_adds(nest, s, &added)) {
         deal_added(&added, s->members, &x);
     } else if (!s->n_passes) {
-        x.blocks = fb_ceil_div(x.rows / fb_schedule_vector(nest, knobs, s, FB_NONE), x.threads);
+        int vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
+        if (!deal_lines(nest, knobs, vector, &x)) x.blocks = fb_ceil_div(x.rows / vector, x.threads);
     } else {
         deal_rows(nest, knobs, &x, arena);
     }

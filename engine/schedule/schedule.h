@@ -14,8 +14,10 @@
 
 typedef enum {
     FB_DEAL_ELEMENTS, /* no reduction: a thread a few neighbouring elements */
-    FB_DEAL_ROWS,     /* a team of threads a row: lanes of a warp, or a block, by the row's length */
-    FB_DEAL_COLUMNS,  /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
+    FB_DEAL_LINES,   /* the same where neighbours cannot move together: a block a stretch of the last variable, in a few
+                       * lines; which lines these are is worked out once a block, and not by every thread */
+    FB_DEAL_ROWS,    /* a team of threads a row: lanes of a warp, or a block, by the row's length */
+    FB_DEAL_COLUMNS, /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
                        * the warps of a block share the long way */
     FB_DEAL_LONG, /* long rows, gone over several times: a block or several a row hold it meanwhile (schedule/long.h) */
     FB_DEAL_SPLIT,  /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
@@ -31,11 +33,11 @@ typedef struct {
     int64_t rows, rows_a_block;
     int64_t blocks;           /* of work … */
     int64_t launched;         /* … of which so many blocks are launched, each for several (knob grid) */
-    int parts;                /* FB_DEAL_SPLIT and _LONG: blocks a row */
+    int parts;                /* FB_DEAL_SPLIT and _LONG: blocks a row; _LINES: stretches a line */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     bool held;                /* passes are unrolled and keep in registers what is read again */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_COLUMNS: neighbouring
-               * rows that it takes at once, in the pass */
+               * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other */
 } fb_section_schedule;
 
 /* Of a section of the nest; what it points to is in `arena`. */

@@ -469,8 +469,8 @@ class Case:
     def flush(self):
         pass
 
-    def prepare(self):
-        self.build()
+    def settle(self):
+        """What follows `build`, with the device to itself."""
         self.check()
         if self.error["ok"]:
             self.profile()
@@ -640,6 +640,10 @@ class Framework:
 
     device, title, case, lock, missing = "", "", Case, None, None
     obeys = False  # a plan of fusebox's may be given (Case.take), as groups of nodes that are to be one kernel each
+    builds_beside = False  # Case.build may go on while others measure: it asks for the device where it times something
+
+    def asks(self, take):
+        """`take` waits for the device: for what `build` times."""
 
     def name(self):
         """The framework, its version, and what it runs on."""
@@ -669,6 +673,7 @@ class Framework:
 class Worker:
     def __init__(self, front, framework):
         self.front, self.framework, self.graphs, self.cases, self.files = front, framework, {}, {}, {}
+        framework.asks(lambda: self.take_device(front.running))
 
     def devices(self):
         f = self.framework
@@ -720,10 +725,13 @@ class Worker:
         case = self.case(message)
         if message.get("ahead"):
             return self.compile_ahead(number, case)
-        self.take_device(number)
+        if not f.builds_beside:
+            self.take_device(number)
         self.front.say({"type": "progress", "id": number, "what": f.doing(case.plan), "fraction": 0})
         f.before(self.front, case.plan)
-        case.prepare()
+        case.build()
+        self.take_device(number)
+        case.settle()
         self.cases[number] = case
         return {"type": "prepared", "id": number, "report": case.report()}
 

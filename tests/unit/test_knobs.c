@@ -181,6 +181,7 @@ static void they_are_seen_in_the_text(void **state)
     }
     expect_text(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_VECTOR, 2}, "v < 2");
     expect_text(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_GRID, 5}, "block += 5");
+    expect_text(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_ROWS, 4}, "fb_l < 4");
 }
 
 static void the_schedule_says_them(void **state)
@@ -368,7 +369,7 @@ static void what_cannot_be_is_refused(void **state)
     refused(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_THREADS, 100}, "a multiple of 32");
     refused(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_THREADS, 2048}, "from 32 to 1024");
     refused(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_VECTOR, 8}, "16 bytes at once");
-    refused(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_ROWS, 4}, "no knob `rows` on a GPU");
+    refused(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_PARTS, 4}, "no knob `parts` on a GPU");
     refused(rows, FB_DEVICE_CUDA, (setting){FB_KNOB_ROWS, 5}, "a power of two");
     refused(rows, FB_DEVICE_HOST, (setting){FB_KNOB_GRID, 5}, "no knob `grid` on the host");
     refused(rows, FB_DEVICE_HOST, (setting){FB_KNOB_STAGES, 2}, "no knob `stages`");
