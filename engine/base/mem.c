@@ -99,8 +99,8 @@ void *fb_try_alloc_large(size_t bytes)
     char *block = fb_try_alloc(bytes);
     if (!block || bytes < worth || in_pool(block)) return block;
     size_t before = (size_t)(-(uintptr_t)block & (page - 1));
-    madvise(block + before, (bytes - before) & ~(size_t)(page - 1),
-            MADV_HUGEPAGE); /* a wish: refused, all is as it was */
+    /* A wish: refused, all is as it was. */
+    madvise(block + before, (bytes - before) & ~(size_t)(page - 1), MADV_HUGEPAGE);
     return block;
 }
 

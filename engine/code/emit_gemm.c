@@ -121,8 +121,8 @@ static void write_right(const writer *w, const fb_phase *p, const fb_tile_operan
     const fb_tiled *t = w->t;
     const bool piece = x->pieces || x->words;
     const char *own = "n0 + fb_n", *all = fb_emit_tiled_strips(w, p, t->n_strips > 1 ? "fb_column" : own);
-    bool guarded =
-        !all || fb_emit_cuda_is_guarded(t->columns, w->tile.strip) || fb_emit_cuda_is_guarded(p->k, w->tile.k);
+    const int steps = w->tile.direct ? 1 : w->tile.k; /* a direct tile asks for no element beyond k */
+    bool guarded = !all || fb_emit_cuda_is_guarded(t->columns, w->tile.strip) || fb_emit_cuda_is_guarded(p->k, steps);
     fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", returned(w, x, guarded));
     if (t->n_strips > 1) {
         fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
@@ -130,7 +130,7 @@ static void write_right(const writer *w, const fb_phase *p, const fb_tile_operan
     }
     const char *inside = NULL;
     fb_emit_cuda_guard(w->e, own, t->columns, w->tile.strip, piece, &inside);
-    fb_emit_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
+    fb_emit_cuda_guard(w->e, "fb_k", p->k, steps, piece, &inside);
     if (all) {
         fb_emit_tiled_right(w, p->product[0], all, piece, inside);
     } else {
@@ -345,6 +345,11 @@ static void write_type(const writer *w)
 {
     const fb_gemm_tile *x = &w->tile;
     fb_str how = {0};
+    if (x->direct) {
+        fb_needs_text(&w->e->needs, FB_TEXT_DIRECT);
+        fb_emit(w->e, "using fb_tile = fb_direct<%d, %d, %d, %d>;", x->m, x->n, x->k, x->threads);
+        return;
+    }
     if (!x->tensor)
         fb_str_addf(&how, ", %d, %s, %s", x->slices, fb_tile_left(w->e->nest, 0).along_k ? "true" : "false",
                     fb_tile_right(w->e->nest, 0).along_k ? "true" : "false");

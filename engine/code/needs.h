@@ -17,6 +17,7 @@ typedef enum {
     FB_TEXT_CLUSTER_WIDE,
     FB_TEXT_CLUSTER_F32,
     FB_TEXT_LONG,
+    FB_TEXT_DIRECT,
     FB_TEXTS
 } fb_text;
 

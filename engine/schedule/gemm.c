@@ -55,6 +55,7 @@ int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int ph
 
 int64_t fb_gemm_shared(const fb_tiled *t, const fb_gemm_tile *x)
 {
+    if (x->direct) return fb_direct_shared(x);
     int64_t operands = x->stages * (tile_bytes(t, x->m, x->k) + (t->kept ? 0 : tile_bytes(t, x->n, x->k)));
     int64_t sums = (int64_t)x->m * (x->n + (x->tensor ? 8 : 4)) * fb_gemm_sum_bytes(t);
     return operands > sums ? operands : sums;
@@ -263,9 +264,10 @@ static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out
                          "tiles of `%s` would be copied in the background, which needs compute capability 8.0",
                          name_of(nest));
     const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
-    fb_gemm_tile lanes = x;
-    if (fb_lanes_are_for(t) && take_knobs(nest, set, &lanes, why) && fb_lanes_choose(nest, set, &lanes)) {
-        x = lanes;
+    fb_gemm_tile lanes = x, direct;
+    double cycles, of_direct;
+    if (fb_lanes_are_for(t) && take_knobs(nest, set, &lanes, why) && fb_lanes_choose(nest, set, &lanes, &cycles)) {
+        x = fb_direct_choose(nest, set, &direct, &of_direct) && of_direct < cycles ? direct : lanes;
     } else {
         if (!t->whole)
             choose_extents(t, &x);

@@ -7,6 +7,7 @@
 
 typedef struct {
     bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
+    bool direct; /* each thread has all rows of its columns, and reads these where they lie (schedule/direct.c) */
     int m, n, k; /* of a block; n: all strips */
     int strip;   /* columns of one */
     int warp_m, warp_n, threads;

@@ -80,10 +80,10 @@ static double divided_of(const fb_nest *nest, const fb_section *s)
 
 /* Instructions for each element of an operand, about: where and whether it is loaded, what is made of it, and which of
  * the parts of a join it is, all of which are computed. */
-static double instructions_of(const fb_nest *nest, const fb_section *s)
+double fb_gemm_instructions(const fb_nest *nest, const fb_section *s)
 {
     enum { LOAD = 3, SELECT = 2, EXP = 12 }; /* EXP: see target/special.c; tests share most of what they compare */
-    double n = divided_of(nest, s);
+    double n = 0;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (v->space == FB_NONE || is_long(nest, v)) continue;
@@ -104,7 +104,7 @@ static fb_made_operand made_of(const fb_nest *nest, const fb_operand *o, int pha
                              .right = right,
                              .along_k = along_k,
                              .loads = fb_section_loads(&o->section),
-                             .instructions = instructions_of(nest, &o->section),
+                             .instructions = divided_of(nest, &o->section) + fb_gemm_instructions(nest, &o->section),
                              .long_ones = long_ones(nest, &o->section),
                              .divides = divides(nest, &o->section)};
 }
@@ -263,7 +263,11 @@ double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *
     const fb_gemm_tile x = fb_gemm_tile_had(nest, knobs);
     fb_made_operands made = fb_gemm_made(nest);
     double us;
-    if (fb_lanes_are_for(nest->tiled)) {
+    if (x.direct) {
+        const double beside_us = 0.1;
+        double clock = fb_cycles_a_us(m);
+        us = clock > 0 ? fb_direct_cycles(nest, &x) / clock + beside_us : 0;
+    } else if (fb_lanes_are_for(nest->tiled)) {
         fb_lanes_work w = fb_gemm_lanes(nest, &made, &x);
         w.waits += waits_after(nest, knobs, &x) / x.split;
         us = fb_lanes_us(m, &w);

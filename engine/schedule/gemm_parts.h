@@ -38,8 +38,18 @@ fb_made_operands fb_gemm_made(const fb_nest *nest);
 /* Single precision by multiply-adds, where tiles are neither whole rows nor stay (schedule/lanes.c). */
 bool fb_lanes_are_for(const fb_tiled *t);
 /* Takes the tile of fewest cycles; fields of x that knobs have set (value) stay. False: none fits. */
-bool fb_lanes_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x);
+bool fb_lanes_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x, double *cycles);
 /* What a block does in such a tile, but for its epilogue. */
 fb_lanes_work fb_gemm_lanes(const fb_nest *nest, const fb_made_operands *made, const fb_gemm_tile *x);
+
+/* Instructions for an element of an operand, about, but for how its place is divided. */
+double fb_gemm_instructions(const fb_nest *nest, const fb_section *s);
+
+/* Few rows, and a right operand that does not come in pieces (schedule/direct.c). */
+bool fb_direct_is_for(const fb_nest *nest, const int64_t *value);
+/* Takes the direct tile of fewest cycles. False: it is not for the nest, or knobs (value) ask for another. */
+bool fb_direct_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x, double *cycles);
+double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x);
+int64_t fb_direct_shared(const fb_gemm_tile *x);
 
 #endif

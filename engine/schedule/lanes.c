@@ -131,7 +131,7 @@ static void try_tiles(search *w, fb_gemm_tile x)
     }
 }
 
-bool fb_lanes_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x)
+bool fb_lanes_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x, double *cycles)
 {
     enum { DEEP = 32, FLAT = 16, FEW_THREADS = 128 };
     search w = {.nest = nest, .t = nest->tiled, .value = value, .made = fb_gemm_made(nest), .cycles = INFINITY};
@@ -146,5 +146,6 @@ bool fb_lanes_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x)
     fb_free(w.made.at);
     if (!isfinite(w.cycles)) return false;
     *x = w.best;
+    *cycles = w.cycles;
     return true;
 }

@@ -110,6 +110,13 @@ static void add_loops(const fb_nest *nest, const fb_knobs *knobs, int number, fb
 static void add_tile(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
 {
     const fb_gemm_tile t = fb_gemm_tile_had(nest, knobs);
+    if (t.direct) {
+        fb_str_addf(out,
+                    "  tile %d × %d, a thread all rows of %d columns, read where they lie: %" PRId64
+                    " blocks of %d threads\n    %d of k at a time in %" PRId64 " bytes of shared memory\n",
+                    t.m, t.n, t.n / t.threads, t.blocks, t.threads, t.k, t.shared_bytes);
+        return;
+    }
     fb_str_addf(out, "  tile %d × %d, steps of %d in %d stage%s: %" PRId64 " blocks of %d threads\n", t.m, t.n, t.k,
                 t.stages, t.stages == 1 ? "" : "s", t.blocks, t.threads);
     fb_str_addf(out, "    a warp %d × %d on %s; %" PRId64 " bytes of shared memory", t.warp_m, t.warp_n,

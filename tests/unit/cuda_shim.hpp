@@ -510,7 +510,7 @@ static double erfinv(double y)
 {
     double a = fabs(y), w = log((1 - a) * (1 + a)), b = 4.330746750799873 + w / 2;
     if (!(a < 1)) return a == 1 ? copysign((double)INFINITY, y) : (double)NAN;
-    double x = sqrt(sqrt(b * b - w / 0.147) - b);
+    double x = fmax(sqrt(sqrt(b * b - w / 0.147) - b), a * 0.886226925452758); // near 0 the guess has no digits left
     for (int i = 0; i < 6 && x > 0; i++) {
         double off = (a < 0.5 ? erf(x) - a : 1 - a - erfc(x)) / (1.1283791670955126 * exp(-x * x));
         x -= off / (1 + x * off);

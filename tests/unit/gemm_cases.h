@@ -221,6 +221,30 @@ static inline void case_gradient(fb_graph *g, fb_dtype d)
     out(g, OP2(SUB, w, OP2(MUL, constant(g, d, 0.125), MATMUL(turned(g, dy), x))));
 }
 
+/* Windows of 3 × 3 over images with a border, as a product of few rows. */
+static inline void windows(fb_graph *g, fb_dtype d, int64_t images, int64_t channels, int64_t rows)
+{
+    enum { Y = 16, X = 14, SIDE = 3 };
+    fb_id x = in(g, "x", d, SHAPE(images, channels, Y, X)), w = in(g, "w", d, SHAPE(rows, channels * SIDE * SIDE));
+    fb_attrs border = {.before = {0, 0, 1, 1}, .after = {0, 0, 1, 1}}, turn = {.n_axes = 6, .axes = {0, 1, 4, 5, 2, 3}};
+    fb_id y = NODE(g, FB_OP_PAD, NULL, &border, x);
+    for (int dim = 2; dim < 4; dim++)
+        y = NODE(g, FB_OP_UNFOLD, NULL, &((fb_attrs){.dim = dim, .stop = SIDE, .step = 1}), y);
+    y = view_of(g, NODE(g, FB_OP_PERMUTE, NULL, &turn, y), SHAPE(images, channels * SIDE * SIDE, Y * X));
+    out(g, OP1(RELU, OP2(ADD, MATMUL(w, y), in(g, "b", d, SHAPE(rows, 1)))));
+}
+
+static inline void case_windows(fb_graph *g, fb_dtype d)
+{
+    windows(g, d, 40, 2, 13);
+}
+
+/* More steps than a block has the left operand's rows of at once. */
+static inline void case_deep_windows(fb_graph *g, fb_dtype d)
+{
+    windows(g, d, 90, 22, 15);
+}
+
 static const struct gemm_case {
     const char *name;
     void (*build)(fb_graph *g, fb_dtype d);
@@ -267,6 +291,9 @@ static const struct gemm_case {
     {"low rank bf16", case_low_rank, FB_BF16, {}},
     {"prologue f16", case_prologue, FB_F16, {}},
     {"prologue f32", case_prologue, FB_F32, {}},
+    {"windows f32", case_windows, FB_F32, {}},
+    {"windows f32 in a tile", case_windows, FB_F32, {{FB_KNOB_TILE_M, 16}}},
+    {"deep windows f32", case_deep_windows, FB_F32, {}},
     {"kept f16", case_kept, FB_F16, {}},
     {"pairs f32", case_pairs, FB_F32, {}},
     {"head f16", case_head, FB_F16, {}},

@@ -1,5 +1,6 @@
 /* Family gemm: its kernels by execution on an emulated GPU against the interpreter, and what it refuses. FB_KEEP prints
  * the text of a kernel that is wrong. */
+#include "schedule/gemm.h"
 #include "unit/emulate_cuda.h"
 #include "unit/gemm_cases.h"
 
@@ -63,6 +64,27 @@ static void test_emulated(void **state)
         fb_graph_free(graphs[i]);
     }
     unit_free(&u);
+}
+
+/* Few rows by windows are read where they lie, unless somebody asks for a tile. */
+static void test_windows_are_read_where_they_lie(void **state)
+{
+    (void)state;
+    int seen = 0;
+    for (int i = 0; i < GEMM_CASES; i++) {
+        if (!strstr(gemm_cases[i].name, "windows")) continue;
+        fb_graph *g = gemm_graph(&gemm_cases[i]);
+        fb_planner *planner = planner_of(g);
+        fb_plan *plan = gemm_plan(planner, &gemm_cases[i]);
+        const fb_group *group = fb_plan_group(plan, 0);
+        bool direct = fb_gemm_tile_had(group->nest, &group->knobs).direct;
+        if (direct != (gemm_cases[i].knobs[0].value == 0)) fail_msg("%s", gemm_cases[i].name);
+        seen++;
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+    assert_int_equal(seen, 3);
 }
 
 /* ---- library calls that accumulate ---- */
@@ -331,9 +353,13 @@ static void test_golden(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals),   cmocka_unit_test(test_knobs),
-                                       cmocka_unit_test(test_max_weighs), cmocka_unit_test(test_operands_take_time),
-                                       cmocka_unit_test(test_golden),     cmocka_unit_test(test_library_accumulates),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_knobs),
+                                       cmocka_unit_test(test_max_weighs),
+                                       cmocka_unit_test(test_operands_take_time),
+                                       cmocka_unit_test(test_golden),
+                                       cmocka_unit_test(test_library_accumulates),
+                                       cmocka_unit_test(test_windows_are_read_where_they_lie),
                                        cmocka_unit_test(test_emulated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

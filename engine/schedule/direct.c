@@ -1,0 +1,160 @@
+/* The tile of a product of few rows in single precision whose right operand lies as no matrix does, windows of a
+ * convolution above all: each thread has all rows of a few columns and reads their elements where they lie
+ * (kernels/direct.cuh). What a tile in shared memory costs each element, copying it and saying where it is, it would give
+ * back to few rows only.
+ *
+ * requires  a tiled nest for which fb_lanes_are_for
+ * provides  that tile, and its cycles, to be held against those of lanes.c
+ */
+#include "base/integer.h"
+#include "schedule/gemm_parts.h"
+#include "schedule/tile.h"
+
+#include <math.h>
+
+enum {
+    PIECE = 4,
+    WARP = 32,
+    SECTOR = 8,      /* elements that memory is read by */
+    MOST_ROWS = 32,  /* of a tile */
+    MOST_SUMS = 64,  /* of a thread */
+    MOST_WAYS = 128, /* sectors that a warp reads at once, on average, in eighths: 16 */
+    LEAST_K = 16,
+    MOST_LEFT = 12 << 10, /* bytes of the left operand in shared memory */
+};
+
+/* ---- how far apart neighbours lie ---- */
+
+typedef struct {
+    const fb_operand *o;
+    int64_t k, outer;
+} place;
+
+static int64_t value_at(void *ctx, fb_ix var)
+{
+    const place *p = ctx;
+    return var == p->o->k ? p->k : var == p->o->outer ? p->outer : 0;
+}
+
+/* Sectors that a warp's load of neighbouring columns touches, from column `outer` on. */
+static int sectors_at(const fb_nest *nest, const fb_operand *o, const fb_value *v, int64_t k, int64_t outer)
+{
+    int64_t seen[WARP];
+    int n = 0;
+    for (int lane = 0; lane < WARP; lane++) {
+        place p = {o, k, outer + lane};
+        int64_t at = fb_ix_eval(nest->pool, v->at, value_at, &p), sector = at < 0 ? 0 : at / SECTOR;
+        bool known = false;
+        for (int i = 0; i < n && !known; i++) known = seen[i] == sector;
+        if (!known) seen[n++] = sector;
+    }
+    return n;
+}
+
+/* On average, of all that an element is made of: from a few columns on, at a few steps. */
+static double sectors_of(const fb_nest *nest, const fb_operand *o, int64_t k, int64_t columns)
+{
+    enum { PLACES = 4 };
+    double all = 0;
+    for (int i = 0; i < o->section.n_values; i++) {
+        const fb_value *v = &o->section.values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
+        for (int n = 0; n < PLACES; n++) {
+            int64_t first = columns > WARP ? (columns - WARP) * n / PLACES / WARP * WARP : 0;
+            all += sectors_at(nest, o, v, k * n / PLACES, first) / (double)PLACES;
+        }
+    }
+    return all;
+}
+
+/* ---- the tile ---- */
+
+static const fb_operand *right_of(const fb_tiled *t, int phase)
+{
+    return &t->products[t->phases[phase].product[0]].right;
+}
+
+bool fb_direct_is_for(const fb_nest *nest, const int64_t *value)
+{
+    const fb_tiled *t = nest->tiled;
+    static const fb_knob tiles[] = {FB_KNOB_TILE_M, FB_KNOB_TILE_N, FB_KNOB_TILE_K, FB_KNOB_STAGES, FB_KNOB_SPLIT_K};
+    for (int i = 0; i < (int)(sizeof tiles / sizeof *tiles); i++)
+        if (value[tiles[i]]) return false; /* it is asked for another one */
+    if (!fb_lanes_are_for(t) || t->n_strips > 1 || t->columns < WARP) return false;
+    for (int p = 0; p < t->n_phases; p++) {
+        bool has = t->phases[p].product[0] != FB_NONE && t->phases[p].k >= LEAST_K;
+        if (!has || fb_tile_right(nest, p).pieces) return false;
+        const fb_operand *o = right_of(t, p);
+        if (!fb_ix_is_var(nest->pool, o->outer) || o->section.n_data) return false;
+        if (sectors_of(nest, o, t->phases[p].k, t->columns) * SECTOR > MOST_WAYS * fb_section_loads(&o->section))
+            return false;
+    }
+    return true;
+}
+
+int64_t fb_direct_shared(const fb_gemm_tile *x)
+{
+    int64_t left = (int64_t)x->m * x->k * 4, sums = (int64_t)x->m * (x->n + PIECE) * 4;
+    return left > sums ? left : sums;
+}
+
+/* A warp's instructions at a step: its multiply-adds, the rows it fetches four at a time, and its elements: each is
+ * loaded, by one instruction more for each four sectors that the load touches, and made of what is loaded. What follows
+ * of the step alone is the same for all lanes, and what follows of the column is known before. Measured on an H100
+ * (2026-11, windows of 3 × 3 × 3 over 3 channels, 16 rows): four columns a thread 157 µs, three 168, two 172, for 82
+ * foreseen were each instruction a cycle. */
+double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x)
+{
+    enum { REGISTERS = 65536, OTHER = 44, UNIT = 8, MOST_THREADS = 2048, RESERVE = 1024, SCHEDULERS = 4 };
+    const double issue = 1.8, alone = 60, begins = 1200, ends = 2480, spread = 0.22;
+    const fb_tiled *t = nest->tiled;
+    double each = (double)x->n / x->threads, warps = x->threads / (double)WARP, cycles = ends;
+    double registers = fmin(ceil((x->m * each + each + OTHER) / UNIT) * UNIT, 255);
+    double room = fmin(floor((double)t->shared_bytes / (double)(x->shared_bytes + RESERVE)),
+                       fmin(floor(REGISTERS / (x->threads * registers)), floor((double)MOST_THREADS / x->threads)));
+    double blocks = (double)x->blocks, together = fmax(fmin(room, ceil(blocks / t->units)), 1);
+    double busy = ceil(warps * together / SCHEDULERS);
+    for (int p = 0; p < t->n_phases; p++) {
+        const fb_operand *o = right_of(t, p);
+        double element = fb_gemm_instructions(nest, &o->section) + sectors_of(nest, o, t->phases[p].k, t->columns) / 4;
+        double step = x->m * each + x->m / (double)PIECE + each * element, k = (double)t->phases[p].k;
+        cycles += k * fmax(busy * issue * step, alone + step) + begins * ceil(k / x->k);
+    }
+    cycles += spread * together * x->m * x->n;
+    return cycles * fmax(1, blocks / (t->units * together));
+}
+
+static void try_tile(const fb_nest *nest, fb_gemm_tile x, fb_gemm_tile *best, double *cycles)
+{
+    const fb_tiled *t = nest->tiled;
+    x.n = x.strip;
+    x.shared_bytes = fb_direct_shared(&x);
+    if (x.shared_bytes > t->shared_bytes) return;
+    x.blocks = fb_gemm_blocks(t, &x);
+    if (x.blocks < t->units) return; /* sums in parts are what these want */
+    double now = fb_direct_cycles(nest, &x);
+    if (now < *cycles) *best = x, *cycles = now;
+}
+
+bool fb_direct_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *out, double *cycles)
+{
+    enum { FEW = 64, MANY = 256, MOST_EACH = 8 };
+    const fb_tiled *t = nest->tiled;
+    if (!fb_direct_is_for(nest, value)) return false;
+    int64_t deepest = 1;
+    for (int p = 0; p < t->n_phases; p++)
+        if (t->phases[p].k > deepest) deepest = t->phases[p].k;
+    fb_gemm_tile x = {.direct = true, .stages = 2, .split = 1, .slices = 1};
+    int64_t tiles = fb_ceil_div(t->rows, MOST_ROWS), most;
+    x.m = (int)fb_ceil_div(fb_ceil_div(t->rows, tiles), PIECE) * PIECE;
+    most = MOST_LEFT / 4 / x.m / PIECE * PIECE;
+    x.k = (int)(deepest < most ? fb_ceil_div(deepest, PIECE) * PIECE : most);
+    *cycles = INFINITY;
+    for (x.threads = FEW; x.threads <= MANY; x.threads *= 2) {
+        for (int each = 1; each <= MOST_EACH && each * x.m <= MOST_SUMS; each *= 2) {
+            x.strip = x.threads * each;
+            if (x.strip / 2 < t->columns || (x.threads == FEW && each == 1)) try_tile(nest, x, out, cycles);
+        }
+    }
+    return isfinite(*cycles);
+}
