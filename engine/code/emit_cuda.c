@@ -647,6 +647,112 @@ static void emit_group(frame *f, const walk *w, fb_pass p, const bool *needed)
     close_vector(f, w, p.space, p.depth, guarded);
 }
 
+/* ---- running sums that a team goes along together ---- */
+
+static const char *scan_name(frame *f, const char *what, fb_val v)
+{
+    return fb_arena_printf(f->e->arena, "fb_%s_%s", what, f->e->names[v]);
+}
+
+static bool scans_here(const frame *f, fb_val v, fb_pass p, const bool *needed)
+{
+    return needed[v] && f->s->values[v].kind == FB_VALUE_SCAN && f->s->values[v].over == p.space;
+}
+
+static bool any_scans(const frame *f, fb_pass p, const bool *needed)
+{
+    bool any = false;
+    for (int i = 0; f->x.scans && i < f->s->n_values; i++) any |= scans_here(f, i, p, needed);
+    return any;
+}
+
+/* Marks what v is made of in this pass, running sums as they are. */
+static void mark_made(const frame *f, fb_val v, bool *made)
+{
+    const fb_value *x = &f->s->values[v];
+    if (made[v]) return;
+    made[v] = true;
+    for (int i = 0; i < x->n_args && x->kind != FB_VALUE_SCAN; i++) mark_made(f, x->args[i], made);
+}
+
+/* A thread's own elements: what they are added up to, and that on the way. */
+static void add_own(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    bool *made = FB_NEW_ARRAY(e->arena, bool, f->s->n_values), *mark = fb_emit_mark(e);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (scans_here(f, i, p, needed)) mark_made(f, f->s->values[i].args[0], made);
+    load_packs(f, w, p.space, made);
+    if (w->vector > 1) {
+        fb_emit_unrolled(e, w->v, fb_emit_number(e, w->vector));
+        fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, w->space->var[w->space->n - 1]), var_name(e, w->first),
+                w->v);
+    }
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!scans_here(f, i, p, needed)) continue;
+        fb_val x = f->s->values[i].args[0];
+        fb_emit_needed(e, x, p.space);
+        fb_emit(e, "%s += %s;", scan_name(f, "own", i), fb_emit_ref(e, x));
+        fb_emit(e, "%s[%s] = %s;", scan_name(f, "run", i), w->vector > 1 ? w->v : "0", scan_name(f, "own", i));
+    }
+    if (w->vector > 1) fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    forget_packs(f);
+}
+
+/* What follows from the running sums at a thread's elements, which are what threads before it have and what is its own. */
+static void store_own(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    bool *made = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
+    for (int i = 0; i < f->s->n_roots; i++)
+        if (root_is_here(&f->s->roots[i], p.space, p.depth)) mark_made(f, f->s->roots[i].value, made);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_emit_reduces(&f->s->values[i], p))
+            for (int k = 0; k < f->s->values[i].n_args; k++) mark_made(f, f->s->values[i].args[k], made);
+    for (int i = 0; i < f->s->n_values; i++) {
+        made[i] = made[i] && needed[i];
+        if (scans_here(f, i, p, needed))
+            e->whole[i] = fb_arena_printf(e->arena, "(%s + %s[%s])", scan_name(f, "before", i), scan_name(f, "run", i),
+                                          w->vector > 1 ? w->v : "0");
+    }
+    emit_group(f, w, p, made);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (scans_here(f, i, p, needed)) e->whole[i] = NULL;
+}
+
+static void go_along(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    const bool ragged = w->points % f->x.team != 0;
+    fb_needs_text(&e->needs, FB_TEXT_SCAN);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (scans_here(f, i, p, needed)) fb_emit(e, "%s %s = 0;", fb_emit_type(e, i), scan_name(f, "carry", i));
+    fb_emit_for(e, NULL, "fb_s", "0", fb_emit_number(e, fb_ceil_div(w->points, f->x.team)), "1");
+    fb_emit(e, "const fb_at fb_p = fb_s * %d + %s;", f->x.team, f->lane);
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!scans_here(f, i, p, needed)) continue;
+        fb_emit(e, "%s %s = 0, %s[%d] = {}, %s;", fb_emit_type(e, i), scan_name(f, "own", i), scan_name(f, "run", i),
+                w->vector, scan_name(f, "all", i));
+    }
+    for (int part = 0; part < 2; part++) {
+        if (ragged)
+            fb_emit_if(e, "fb_p < %" PRId64, w->points);
+        else
+            fb_emit_open(e, "%s", "");
+        declare_variables(f, w, "fb_p");
+        (part ? store_own : add_own)(f, w, p, needed);
+        fb_emit_close(e);
+        for (int i = 0; i < f->s->n_values && !part; i++) {
+            if (!scans_here(f, i, p, needed)) continue;
+            fb_emit(e, "const %s %s = %s + fb_scan_team<%d>(%s, %s);", fb_emit_type(e, i), scan_name(f, "before", i),
+                    scan_name(f, "carry", i), f->x.team, scan_name(f, "own", i), scan_name(f, "all", i));
+            fb_emit(e, "%s += %s;", scan_name(f, "carry", i), scan_name(f, "all", i));
+        }
+    }
+    fb_emit_close(e);
+}
+
 static void emit_pass(frame *f, int number)
 {
     fb_emitter *e = f->e;
@@ -659,11 +765,15 @@ static void emit_pass(frame *f, int number)
     declare_divisors(f, needed);
     declare_held(f, &w, p, needed);
     declare_accumulators(f, p);
-    declare_scans(f, p, needed);
     bool *mark = fb_emit_mark(e);
-    int opened = open_pass(f, &w);
-    emit_group(f, &w, p, needed);
-    close_pass(f, &w, opened);
+    if (any_scans(f, p, needed)) {
+        go_along(f, &w, p, needed);
+    } else {
+        declare_scans(f, p, needed);
+        int opened = open_pass(f, &w);
+        emit_group(f, &w, p, needed);
+        close_pass(f, &w, opened);
+    }
     fb_emit_forget(e, mark);
     forget_packs(f);
     refer_held(f, &w, p, needed);
@@ -1306,6 +1416,26 @@ void fb_emit_cuda_variables(fb_emitter *e, const fb_space *space, const char *po
 
 /* ---- the kernel ---- */
 
+/* An operand is never gone through by the numbers of its points: windows are many more than what they are of. */
+static bool reaches(const fb_emitter *e, const fb_section *s, int64_t limit)
+{
+    const fb_nest *nest = e->nest;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind == FB_VALUE_CONST || v->kind == FB_VALUE_OP) continue;
+        if (v->kind != FB_VALUE_LOAD) return true; /* other places, too */
+        if (fb_ix_reach(nest->pool, v->at) > limit) return true;
+        for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer)
+            if (fb_ix_reach(nest->pool, nest->whens[c].at) > limit) return true;
+    }
+    return false;
+}
+
+static bool is_operand(const fb_emitter *e, int part)
+{
+    return e->nest->tiled && part >= e->nest->n_sections;
+}
+
 /* Do all offsets and thread numbers fit 32 bits? Threads that find nothing left to do are fewer than the room kept. */
 static bool is_small(const fb_emitter *e)
 {
@@ -1316,9 +1446,10 @@ static bool is_small(const fb_emitter *e)
     }
     for (int i = 0; i < fb_nest_parts(e->nest); i++) {
         const fb_section *s = fb_nest_part(e->nest, i);
-        if (fb_space_points(&s->rows) > limit) return false;
+        int64_t most = fb_space_points(&s->rows);
         for (int k = 0; k < s->n_spaces; k++)
-            if (fb_space_points(&s->spaces[k]) > limit) return false;
+            if (fb_space_points(&s->spaces[k]) > most) most = fb_space_points(&s->spaces[k]);
+        if (most > limit && (!is_operand(e, i) || reaches(e, s, limit))) return false;
     }
     return true;
 }
@@ -1389,7 +1520,8 @@ const fb_printer fb_printer_cuda = {
               [FB_TEXT_CLUSTER_WIDE] = {"kernels/cluster_wide.cuh", "fb_wide_recurrence"},
               [FB_TEXT_CLUSTER_F32] = {"kernels/cluster_f32.cuh", "fb_recurrence_f32"},
               [FB_TEXT_LONG] = {"kernels/long.cuh", "fb_long_"},
-              [FB_TEXT_DIRECT] = {"kernels/direct.cuh", "fb_direct<"}},
+              [FB_TEXT_DIRECT] = {"kernels/direct.cuh", "fb_direct<"},
+              [FB_TEXT_SCAN] = {"kernels/scan.cuh", "fb_scan_team<"}},
     .block = {"blockIdx", "fb_block_index"},
     .grid = {"gridDim", "fb_grid_size"},
     .head = print_head,

@@ -505,7 +505,7 @@ static bool load_ahead(fb_emitter *e, fb_val v)
 static void statement(fb_emitter *e, fb_val v)
 {
     const fb_value *x = &e->section->values[v];
-    if (x->kind == FB_VALUE_SCAN) {
+    if (x->kind == FB_VALUE_SCAN && !e->whole[v]) {
         fb_emit(e, "%s += %s;", e->names[v], fb_emit_ref(e, x->args[0]));
         return;
     }

@@ -18,6 +18,7 @@ typedef enum {
     FB_TEXT_CLUSTER_F32,
     FB_TEXT_LONG,
     FB_TEXT_DIRECT,
+    FB_TEXT_SCAN,
     FB_TEXTS
 } fb_text;
 

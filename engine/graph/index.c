@@ -509,6 +509,27 @@ int fb_ix_size(const fb_index_pool *p, fb_ix e)
     return at(p, e)->size;
 }
 
+static int64_t magnitude(const expr *x)
+{
+    return x->high > -x->low ? x->high : -x->low;
+}
+
+int64_t fb_ix_reach(const fb_index_pool *p, fb_ix e)
+{
+    const expr *x = at(p, e);
+    if (x->kind == DIV || x->kind == MOD) return fb_ix_reach(p, x->x);
+    if (x->kind != SUM) return magnitude(x);
+    int64_t all = x->value < 0 ? -x->value : x->value, within = 0, one;
+    for (int i = 0; i < x->n; i++) {
+        fb_ix of = (fb_ix)x->terms[i].of;
+        int64_t factor = x->terms[i].factor < 0 ? -x->terms[i].factor : x->terms[i].factor, own = fb_ix_reach(p, of);
+        bool far = __builtin_mul_overflow(factor, magnitude(at(p, of)), &one) || __builtin_add_overflow(all, one, &all);
+        if (far) return INT64_MAX;
+        within = own > within ? own : within;
+    }
+    return all > within ? all : within;
+}
+
 static int add_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int n, int room)
 {
     const expr *x = at(p, e);
@@ -525,6 +546,19 @@ static int add_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out
 int fb_ix_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int room)
 {
     return add_divisors(p, e, var, out, 0, room);
+}
+
+int fb_ix_mixed(const fb_index_pool *p, fb_ix e, fb_ix a, fb_ix b, fb_ix *out, int n, int room)
+{
+    const expr *x = at(p, e);
+    if (!(x->vars & at(p, a)->vars) || !(x->vars & at(p, b)->vars)) return n;
+    if (x->kind == SUM)
+        for (int i = 0; i < x->n; i++) n = fb_ix_mixed(p, (fb_ix)x->terms[i].of, a, b, out, n, room);
+    if (x->kind != DIV && x->kind != MOD) return n;
+    bool known = n == room;
+    for (int i = 0; i < n; i++) known |= out[i] == e;
+    if (!known) out[n++] = e;
+    return fb_ix_mixed(p, x->x, a, b, out, n, room);
 }
 
 bool fb_ix_is_const(const fb_index_pool *p, fb_ix e, int64_t *value)

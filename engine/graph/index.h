@@ -37,8 +37,13 @@ fb_ix fb_ix_mod(fb_index_pool *p, fb_ix a, int64_t divisor); /* in [0, divisor) 
 void fb_ix_range(const fb_index_pool *p, fb_ix e, int64_t *low, int64_t *high);
 /* Variables, divisions and remainders that printing would show. */
 int fb_ix_size(const fb_index_pool *p, fb_ix e);
+/* No number that computing e makes, its terms added up in any order, is further from 0. */
+int64_t fb_ix_reach(const fb_index_pool *p, fb_ix e);
 /* By what e divides, in quotients and remainders that use `var`: each once, at most `room` of them; how many. */
 int fb_ix_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int room);
+/* Quotients and remainders in e that use both variables: those that are not in `out` yet follow its first n, at most
+ * `room` in all; how many there are then. */
+int fb_ix_mixed(const fb_index_pool *p, fb_ix e, fb_ix a, fb_ix b, fb_ix *out, int n, int room);
 bool fb_ix_is_const(const fb_index_pool *p, fb_ix e, int64_t *value);
 bool fb_ix_is_var(const fb_index_pool *p, fb_ix e); /* exactly one variable, coefficient 1 */
 /* Does `var` occur in e at all? */

@@ -74,6 +74,26 @@ static const fb_operand *right_of(const fb_tiled *t, int phase)
     return &t->products[t->phases[phase].product[0]].right;
 }
 
+/* Instructions that an element's conditions and place take in every thread: of what follows of a step or of a column alone
+ * nothing is left, a sum of both takes two with its comparison, and is divided by a number once more. */
+static double places_of(const fb_nest *nest, const fb_operand *o)
+{
+    enum { ROOM = 32, TEST = 2, DIVISION = 4 };
+    fb_ix seen[ROOM];
+    int n = 0, tests = 0;
+    for (int i = 0; i < o->section.n_values; i++) {
+        const fb_value *v = &o->section.values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
+        n = fb_ix_mixed(nest->pool, v->at, o->k, o->outer, seen, n, ROOM);
+        for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer) {
+            fb_ix at = nest->whens[c].at;
+            tests += fb_ix_uses(nest->pool, at, o->k) && fb_ix_uses(nest->pool, at, o->outer);
+            n = fb_ix_mixed(nest->pool, at, o->k, o->outer, seen, n, ROOM);
+        }
+    }
+    return TEST * tests + DIVISION * n;
+}
+
 bool fb_direct_is_for(const fb_nest *nest, const int64_t *value)
 {
     const fb_tiled *t = nest->tiled;
@@ -99,14 +119,13 @@ int64_t fb_direct_shared(const fb_gemm_tile *x)
 }
 
 /* A warp's instructions at a step: its multiply-adds, the rows it fetches four at a time, and its elements: each is
- * loaded, by one instruction more for each four sectors that the load touches, and made of what is loaded. What follows
- * of the step alone is the same for all lanes, and what follows of the column is known before. Measured on an H100
- * (2026-11, windows of 3 × 3 × 3 over 3 channels, 16 rows): four columns a thread 157 µs, three 168, two 172, for 82
- * foreseen were each instruction a cycle. */
+ * loaded, by one instruction more for each four sectors that the load touches, and made of what is loaded. Each takes
+ * longer than a cycle: ten convolutions of 16 to 64 rows on an H100 (2026-11, 0.2 to 9 ms) took 1.34 to 1.57 of the
+ * instructions, and one 1.22. */
 double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x)
 {
     enum { REGISTERS = 65536, OTHER = 44, UNIT = 8, MOST_THREADS = 2048, RESERVE = 1024, SCHEDULERS = 4 };
-    const double issue = 1.8, alone = 60, begins = 1200, ends = 2480, spread = 0.22;
+    const double issue = 1.5, alone = 60, begins = 1200, ends = 2480, spread = 0.22;
     const fb_tiled *t = nest->tiled;
     double each = (double)x->n / x->threads, warps = x->threads / (double)WARP, cycles = ends;
     double registers = fmin(ceil((x->m * each + each + OTHER) / UNIT) * UNIT, 255);
@@ -116,7 +135,8 @@ double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x)
     double busy = ceil(warps * together / SCHEDULERS);
     for (int p = 0; p < t->n_phases; p++) {
         const fb_operand *o = right_of(t, p);
-        double element = fb_gemm_instructions(nest, &o->section) + sectors_of(nest, o, t->phases[p].k, t->columns) / 4;
+        double element = fb_gemm_instructions(nest, &o->section) + places_of(nest, o) +
+                         sectors_of(nest, o, t->phases[p].k, t->columns) / 4;
         double step = x->m * each + x->m / (double)PIECE + each * element, k = (double)t->phases[p].k;
         cycles += k * fmax(busy * issue * step, alone + step) + begins * ceil(k / x->k);
     }

@@ -449,6 +449,32 @@ template <class T> static T __shfl_xor_sync(unsigned, T x, int mask)
     return mine.out;
 }
 
+/* From the lane that `from` says, of this lane's group of `width`; one outside it gives the lane's own. */
+template <class T> static T shim_shuffle(T x, int from, int width)
+{
+    struct exchange {
+        T in, out;
+        int from, width;
+    } mine = {x, x, from, width};
+    shim::collective("shuffle", &mine, [](void **lane) {
+        for (int l = 0; l < 32; l++) {
+            exchange *own = (exchange *)lane[l];
+            int first = l / own->width * own->width;
+            bool inside = own->from >= 0 && own->from < own->width;
+            own->out = inside ? ((exchange *)lane[first + own->from])->in : own->in;
+        }
+    });
+    return mine.out;
+}
+template <class T> static T __shfl_up_sync(unsigned, T x, int by, int width = 32)
+{
+    return shim_shuffle(x, (int)threadIdx.x % width - by, width);
+}
+template <class T> static T __shfl_sync(unsigned, T x, int from, int width = 32)
+{
+    return shim_shuffle(x, from % width, width);
+}
+
 static unsigned __ballot_sync(unsigned, bool yes)
 {
     unsigned word = yes ? 1u << threadIdx.x % 32 : 0;

@@ -9,11 +9,11 @@
 #include "schedule/long.h"
 #include "schedule/print.h"
 
-enum { LIMIT_MS = 180000 };
+enum { LIMIT_MS = 180000, SCANS = -1 };
 
 static const struct {
     const char *body;
-    int parts, threads; /* knobs; parts 0: no rows that run along memory */
+    int parts, threads; /* knobs; parts 0: no rows that run along memory; SCANS: running sums by teams */
 } cases[] = {
     /* one block: rows that begin anywhere, and no part is full */
     {"return nn.softmax(g:input('x', {5, 83}), 1)", 1, 32},
@@ -56,6 +56,20 @@ static const struct {
     {"local w = g:param('w', {3, 203})\n"
      "g:assign(w, nn.softmax(w, 1))",
      3, 32},
+    /* running sums: rows that begin anywhere, whole groups, what follows from them, two at a time */
+    {"return g:input('x', {3, 1301}):cumsum(1)", SCANS, 64},
+    {"return g:input('x', {3, 2048}, 'bf16'):cumsum(1)", SCANS, 96},
+    {"local x = g:input('x', {2, 1100})\n"
+     "return (x:exp():cumsum(1) * 0.01 + x):tanh()",
+     SCANS, 32},
+    {"local x = g:input('x', {2, 1027})\n"
+     "return x:cumsum(1) - (x - x:mean(1, true)):cumsum(1)",
+     SCANS, 128},
+    {"return g:input('x', {2, 1032}):flip(1):cumsum(1)", SCANS, 256},
+    {"local x = (g:input('x', {3, 1024}) * 4):to('i32')\n"
+     "return x:cumsum(1)",
+     SCANS, 64},
+    {"return g:input('x', {2, 1024}):cumsum(1):amax(1)", SCANS, 64},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -98,8 +112,9 @@ static fb_plan *cut(fb_planner *planner, int parts, int threads)
     assert_non_null(plan);
     int n = fb_plan_groups(plan);
     fb_id node = fb_plan_group(plan, n - 1)->nodes[0];
-    plan =
-        edited(plan, &(fb_edit){.kind = FB_EDIT_KNOB, .a = node, .b = FB_NONE, .knob = FB_KNOB_PARTS, .value = parts});
+    if (parts >= 0)
+        plan = edited(plan,
+                      &(fb_edit){.kind = FB_EDIT_KNOB, .a = node, .b = FB_NONE, .knob = FB_KNOB_PARTS, .value = parts});
     return edited(plan,
                   &(fb_edit){.kind = FB_EDIT_KNOB, .a = node, .b = FB_NONE, .knob = FB_KNOB_THREADS, .value = threads});
 }
@@ -122,7 +137,9 @@ static subject subject_of(fb_script *s, int number, const fb_machine *m)
     if (!x.p) fail_msg("%s", err.text);
     const char *source = x.p->kernels[x.p->n_kernels - 1].source;
     if (getenv("FB_KEEP")) print_message("%s\n", source);
-    if (!strstr(source, "fb_long_") != !cases[number].parts) fail_msg("case %d:\n%s", number, source);
+    const int parts = cases[number].parts;
+    if (!strstr(source, "fb_long_") != (parts <= 0) || (parts == SCANS && !strstr(source, "fb_scan_team<")))
+        fail_msg("case %d:\n%s", number, source);
     return x;
 }
 
