@@ -316,16 +316,22 @@ double fb_judge_working_set(const fb_graph *g)
     return stays + most;
 }
 
-/* Operands that a library call has laid out: each a launch that writes what the call then reads. */
-static void add_laid_out(const fb_graph *g, const fb_analysis *a, fb_group_cost *out)
+/* Operands that a library call has laid out: each a launch that writes what the call then reads. Returns the bytes that
+ * these launches move, which the call waits for. */
+static double add_laid_out(const fb_graph *g, const fb_analysis *a, fb_group_cost *out)
 {
     fb_id product = a->nest ? a->nest->accumulator : FB_NONE;
+    double moved = 0;
     for (int arg = 0; arg < 2 && product != FB_NONE; arg++) {
         if (!fb_library_lays_out(g, product, arg)) continue;
+        fb_id operand = g->nodes[product].args[arg];
+        int64_t bytes = fb_node_bytes(g, operand), of = fb_node_bytes(g, fb_access_base(g, operand));
         out->launches++;
-        out->bytes_written += fb_node_bytes(g, g->nodes[product].args[arg]);
-        out->bytes_read += fb_node_bytes(g, g->nodes[product].args[arg]);
+        out->bytes_written += bytes;
+        out->bytes_read += bytes;
+        moved += (double)bytes + (double)(of < bytes ? of : bytes);
     }
+    return moved;
 }
 
 void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out)
@@ -339,11 +345,14 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
     for (int i = 0; i < a->facts.n_reads; i++) out->bytes_read += a->facts.reads[i].bytes;
     for (int i = 0; i < a->facts.n_writes; i++) out->bytes_written += a->facts.writes[i].bytes;
     if (!a->nest) facts_of_nodes(g, a, out);
-    add_laid_out(g, a, out);
-    out->memory_us = fb_memory_among_us(m, (double)(out->bytes_read + out->bytes_written), p->working_set);
+    double moved = add_laid_out(g, a, out), all = (double)(out->bytes_read + out->bytes_written);
+    double before_us = moved > 0 ? fb_memory_among_us(m, moved, p->working_set) : 0;
+    out->memory_us = fb_memory_among_us(m, fmax(all - moved, 0), p->working_set);
     out->compute_us = fb_judge_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);
     if (m->target->grid && a->nest) fb_judge_grid_us(m, a, out);
+    out->memory_us += before_us;
+    out->us += before_us;
 }
 
 double fb_judge_region_trips(const fb_graph *g, fb_id r)
