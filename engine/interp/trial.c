@@ -701,6 +701,12 @@ static double costliest_of(const run *r, int end)
     return most;
 }
 
+/* The block that stands for all: never the last of several, which may be cut short. */
+static int64_t middle_of(const group *gr)
+{
+    return (gr->n_blocks - 1) / 2;
+}
+
 static double block_cost(const run *r, group *gr, int64_t block)
 {
     for (int k = 0; k < r->s->n_slots; k++) r->trial[k].wanted = false;
@@ -748,7 +754,7 @@ static bool cut_beside(const run *r, group *gr, unsigned whole, choice *c)
         cut(r, &finer, whole, target);
         if (finer.n_blocks == before || (whole && run_of_cut(r, &finer) < RUN_LEAST)) continue;
         before = finer.n_blocks;
-        finer.cost = block_cost(r, &finer, finer.n_blocks / 2);
+        finer.cost = block_cost(r, &finer, middle_of(&finer));
         double all = finer.cost * (double)blocks_of(r, &finer);
         if (c->largest.n_blocks == 1 || finer.bytes <= c->most) c->largest = finer;
         if (r->s->o->sample) {
@@ -809,10 +815,10 @@ static bool joins(const run *r, group *gr, int want, int shift)
     alone.n = 1;
     alone.members = &want;
     alone.shift = &shift;
-    double own = block_cost(r, &alone, gr->n_blocks / 2), bytes = gr->bytes;
+    double own = block_cost(r, &alone, middle_of(gr)), bytes = gr->bytes;
     gr->members[gr->n] = want;
     gr->shift[gr->n++] = shift;
-    double both = block_cost(r, gr, gr->n_blocks / 2);
+    double both = block_cost(r, gr, middle_of(gr));
     double most = room_of(r) / fb_trial_threads(r->s->o);
     if (both < 0.9 * (own + gr->cost) + 1 && gr->bytes <= fmax(most, 1.05 * bytes)) {
         gr->cost = both;
@@ -864,7 +870,7 @@ static void open_groups(run *r)
         fb_free(gr.members);
         fb_free(gr.shift);
     }
-    for (int k = 0; k < r->n_groups; k++) r->groups[k].cost = block_cost(r, &r->groups[k], r->groups[k].n_blocks / 2);
+    for (int k = 0; k < r->n_groups; k++) r->groups[k].cost = block_cost(r, &r->groups[k], middle_of(&r->groups[k]));
     fb_free(taken);
 }
 
@@ -899,7 +905,7 @@ static void look_at_want(const run *r, int want, sharing *of)
     cut(r, gr, 0, s->o->sample ? SAMPLE_BLOCK : BLOCK);
     double blocks = (double)blocks_of(r, gr);
     for (int k = 0; k < s->n_slots; k++) r->trial[k].wanted = false;
-    int end = demand_block(r, gr, gr->n_blocks / 2, r->trial);
+    int end = demand_block(r, gr, middle_of(gr), r->trial);
     for (int k = 0; k < end; k++) {
         const fb_shape *shape = &s->g->nodes[s->order[k]].shape;
         if (!r->trial[k].wanted) continue;
@@ -1265,7 +1271,7 @@ static bool cut_narrow(const run *one, group *gr)
     group whole = *gr;
     cut(one, &whole, 0, results);
     cut(one, gr, 0, SLAB / (all / results) + 1);
-    double once = block_cost(one, &whole, 0), each = block_cost(one, gr, gr->n_blocks / 2);
+    double once = block_cost(one, &whole, 0), each = block_cost(one, gr, middle_of(gr));
     return each * (double)gr->n_blocks <= 2 * once && gr->bytes <= (double)one->s->bytes_max;
 }
 
@@ -1316,7 +1322,7 @@ static bool compute_narrow_first(run *r, fb_trial_eval *e)
     bool *narrow = fb_calloc((size_t)s->n_slots + 1, sizeof *narrow), any = false, ok = true;
     for (int k = 0; k < r->n_groups; k++) {
         group gr = r->groups[k];
-        block_cost(r, &gr, gr.n_blocks / 2);
+        block_cost(r, &gr, middle_of(&gr));
         for (int i = 0; i < s->n_slots && gr.bytes > (double)s->bytes_max; i++) any |= narrow[i] |= is_narrow(r, i);
     }
     for (int k = 0; ok && any && k < s->n_slots; k++) {

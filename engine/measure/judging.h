@@ -10,7 +10,7 @@
 
 #include "measure/judge.h"
 
-enum { FB_JUDGE_DRAWS = 2 };
+enum { FB_JUDGE_DRAWS = 4 };
 
 /* All is borrowed. Of o, trials and draw are set here. */
 typedef struct {

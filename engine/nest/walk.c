@@ -207,14 +207,16 @@ static bool share_variable(const walk *w, fb_ix at, const fb_ix *coords, int n)
     return false;
 }
 
-/* Tests over variables that the coordinates do not use say nothing about them. One that never holds, of a number or of
- * no range, does: the coordinates may be of no element. */
+/* Tests over variables that the coordinates do not use say nothing about them. One that never holds does: the
+ * coordinates may be of no element. */
 static int when_relevant(walk *w, int when, const fb_ix *coords, int n)
 {
     if (when == FB_NONE) return FB_NONE;
     fb_when c = w->b->whens.at[when];
+    int64_t low, high;
     int outer = when_relevant(w, c.outer, coords, n);
-    bool never = c.low >= c.high || fb_ix_is_const(w->pool, c.at, &(int64_t){0});
+    fb_ix_range(w->pool, c.at, &low, &high);
+    bool never = c.low >= c.high || high < c.low || low >= c.high;
     bool relevant = never || share_variable(w, c.at, coords, n);
     return FB_MUTATE(27, relevant, false) ? when_add(w, outer, c.at, c.low, c.high) : outer;
 }

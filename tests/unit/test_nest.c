@@ -541,6 +541,16 @@ static void test_padding_alone_reads_nothing(void **state)
     fb_str why = {0};
     if (!fb_nest_verify(t.nest, &why)) fail_msg("%s", why.text);
     drop(&t);
+    /* nor of a product that is seen as a line: all that is read of its operands lies before them */
+    g = fb_graph_new("a line of a product");
+    fb_id product = NODE(g, FB_OP_MATMUL, NULL, NULL, source(g, FB_OP_INPUT, "x", SHAPE(2, 7), FB_F32),
+                         source(g, FB_OP_PARAM, "w", SHAPE(7, 3), FB_F32));
+    at = NODE(g, FB_OP_VIEW, NULL, (&(fb_attrs){.shape = SHAPE(6)}), product);
+    at = NODE(g, FB_OP_PAD, NULL, (&(fb_attrs){.before = {2}}), at);
+    at = NODE(g, FB_OP_SLICE, NULL, &((fb_attrs){.dim = 0, .start = 0, .stop = 2, .step = 1}), at);
+    t = build(with_output(g, NODE(g, FB_OP_TANH, NULL, NULL, at)), false);
+    if (!fb_nest_verify(t.nest, &why)) fail_msg("%s", why.text);
+    drop(&t);
     /* nor of what is put around nothing */
     g = fb_graph_new("around nothing");
     x = source(g, FB_OP_INPUT, "x", SHAPE(0, 1), FB_F32);
