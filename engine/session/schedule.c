@@ -627,6 +627,8 @@ static void more_samples(fb_session *s, fb_job *j, fb_worker_event *e)
         job_end(s, j);
     else if (has_failed(j, &why))
         job_failed(s, j, &why);
+    else if (j->stage == FB_JOB_COLD && cold_enough(j) && is_unchecked(j))
+        j->stage = FB_JOB_HOT; /* whoever checked it is gone, and it was prepared anew elsewhere: once more */
     else if (j->stage == FB_JOB_COLD && cold_enough(j))
         job_measured(s, j);
 }

@@ -95,9 +95,10 @@ static void note(const char *format, ...)
 
 static void show(const char *path)
 {
+    enum { LINES = 60 };
     char text[300];
     FILE *f = fopen(path, "r");
-    for (int i = 0; f && i < 12 && fgets(text, sizeof text, f); i++) printf("# %s", text);
+    for (int i = 0; f && i < LINES && fgets(text, sizeof text, f); i++) printf("# %s", text);
     if (f) fclose(f);
 }
 

@@ -225,6 +225,7 @@ static bool run_case(run *r, fb_error *err)
         fb_report *report = known[i] ? NULL : fb_session_report(s, i);
         json_t *row = known[i] ? json_incref((json_t *)known[i]) : fb_report_to_json(report);
         const char *why = fb_json_string_or(row, "failed", NULL), *text = fb_session_column(s, i)->text;
+        const bool unchecked = report && !why && report->error.state == FB_CHECK_CHECKING;
         fb_error_kind kind = fb_error_kind_parse(fb_json_string_or(row, "failed_kind", ""));
         if (why && is_left_out(r, kind)) {
             fb_cli_say("%s is left out: %s", text, why);
@@ -234,6 +235,8 @@ static bool run_case(run *r, fb_error *err)
         }
         if (why)
             failed(r, text, why, kind);
+        else if (unchecked)
+            failed(r, text, "it was timed, and its check was not finished", FB_ERR_SYSTEM);
         else if (r->trace)
             trace_column(r, i, known[i] != NULL);
         show_row(r, row);
