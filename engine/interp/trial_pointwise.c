@@ -91,6 +91,7 @@ typedef struct {
     const float *summed_of[2]; /* … and how large what it was added up of is; NULL: it is no sum */
     float *summed;             /* of the result, which is such an operand of others */
     bool adds;                 /* two operands, or takes one from the other */
+    bool relates;              /* … or is the angle of the two */
     bool wide[2];              /* … in f64, an operand that is a product */
     reader near[3];            /* margins of operands that have them; x is NULL where they have none */
     double *margins;           /* of the result; NULL */
@@ -819,13 +820,15 @@ static void open_again(job *j)
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     if (s->again[s->slot[j->id]] && v->lanes > 1) j->taken = fb_trial_taken(v);
     j->adds = j->node->op == FB_OP_ADD || j->node->op == FB_OP_SUB;
-    if (!j->adds && turns[j->node->op].how != FB_TURN_COMPARISON) return;
+    j->relates = j->adds || j->node->op == FB_OP_ATAN2;
+    if (!j->relates && turns[j->node->op].how != FB_TURN_COMPARISON) return;
     if (j->adds && s->apart[s->slot[j->id]] && v->lanes > 1) j->summed = fb_trial_summed(v);
     for (int a = 0; a < 2; a++) {
         fb_id from = j->node->args[a];
         int slot = s->slot[from];
         const fb_trial_value *x = fb_trial_at(j->e, from);
-        if (j->adds && x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken, j->summed_of[a] = x->cells->summed;
+        if (j->adds && x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken;
+        if (j->relates && x->n == v->n && x->cells) j->summed_of[a] = x->cells->summed;
         j->apart[a] = x->lanes > 1 && s->apart[slot];
         j->wide[a] =
             j->adds && j->node->dtype == FB_F64 && x->lanes > 1 && !s->leaf[slot] && s->g->nodes[from].op == FB_OP_MUL;
@@ -879,8 +882,8 @@ static void add_wide(const job *j, chunk *c, int lanes, int n)
 }
 
 /* tanh(x) - mean(tanh(x)): the kernel of the mean may have kept more of x than the one that reads it to compute its tanh
- * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum reads what it adds as it may
- * have been rounded, whatever the lane has for others. No lane is further off by that than one was before: what a chain of
+ * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, and an angle, reads its
+ * operands as they may have been rounded, whatever the lane has for others. No lane is further off by that than one was before: what a chain of
  * residuals adds up does not grow. What lies far apart was turned by a decision, which all readers see. */
 static void read_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
@@ -922,7 +925,7 @@ static void store_lane(const job *j, int lane, int64_t at, int n, const double *
 static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     bool differ = j->operand_lanes > 1;
-    if (differ && j->adds) read_apart(j, c, lanes, at, n);
+    if (differ && j->relates) read_apart(j, c, lanes, at, n);
     compute(j, c, 0, n, c->y[0]);
     bool near =
         differ && j->result_float && fb_trial_near(j->node->op, j->node->attrs, n, lanes, c->x[0], c->y[0], c->y);

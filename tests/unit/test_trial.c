@@ -393,6 +393,24 @@ static void test_compared_sums_may_be_apart(void **state)
     rig_free(&r);
 }
 
+/* A sum on a product of few rows and its negative lie on one line through 0; but a kernel may have added each up in its
+ * own order, and of what nearly cancels the angle tells. */
+static void test_angles_of_sums_may_be_apart(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id a = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(200, 3)), b = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(3, 5));
+    fb_id sum = add2(&r, FB_OP_ADD, add2(&r, FB_OP_MATMUL, a, b), normal(&r, FB_OP_INPUT, FB_F32, SHAPE(200, 5)));
+    fb_id one = add_at(&r, FB_OP_SLICE, sum, (fb_attrs){.dim = 1, .start = 1, .stop = 2, .step = 1});
+    fb_id angle = add2(&r, FB_OP_ATAN2, sum, add1(&r, FB_OP_NEG, one));
+    trials *t = try_all(&r, &angle, 1);
+    double most = 0;
+    for (int64_t k = 1; k < t->at[0].n; k += 5) most = fmax(most, spread_at(t, 0, k));
+    assert_true(most > 0x1p-20);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* Terms that are all 0 leave a zero of either sign; terms that cancel leave one of a known sign. */
 static void test_products_of_nothing_have_either_sign(void **state)
 {
@@ -2362,6 +2380,7 @@ int main(void)
         cmocka_unit_test(test_counts_that_may_be_zero),
         cmocka_unit_test(test_readers_may_have_it_apart),
         cmocka_unit_test(test_compared_sums_may_be_apart),
+        cmocka_unit_test(test_angles_of_sums_may_be_apart),
         cmocka_unit_test(test_products_of_nothing_have_either_sign),
         cmocka_unit_test(test_signs_of_computed_zeros_are_open),
         cmocka_unit_test(test_sums_of_one_keep_their_sign),
