@@ -367,7 +367,10 @@ static void emit_lines(frame *f)
         at = fb_arena_printf(e->arena, "(fb_at)%s %% %d * %d + threadIdx.x", f->block, f->x.parts, f->x.threads);
     fb_emit(e, w.vector > 1 ? "const fb_at %s = (%s)%s;" : "const fb_at %s = %s%s;", group, at, width);
     if (ragged) fb_emit_if(e, "%s < %" PRId64, group, w.space->extent[last]);
-    fb_emit_unrolled(e, "fb_l", fb_emit_number(e, each));
+    if (w.vector > 1) /* a line's vectors are enough to wait for */
+        fb_emit_for(e, "int", "fb_l", "0", fb_emit_number(e, each), "1");
+    else
+        fb_emit_unrolled(e, "fb_l", fb_emit_number(e, each));
     fb_emit(e, "const fb_at %s = (fb_at)%s / %d * %d + fb_l;", line, f->block, f->x.parts, each);
     if (rest) fb_emit_if(e, "%s < %" PRId64, line, n);
     declare_point(f, &lines, line);
