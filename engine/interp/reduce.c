@@ -309,7 +309,7 @@ bool fb_eval_reduction(fb_interp *in, fb_id id)
 static void scan_line(const double *x, const double *e, int64_t n, int64_t step, fb_dtype dtype, double *to,
                       double *bound)
 {
-    double sum = 0;
+    double sum = n == 1 ? -0.0 : 0; /* one is itself, its sign too */
     fb_bound_terms t = fb_bound_terms_new(dtype, dtype, n);
     for (int64_t k = 0; k < n; k++) {
         sum += x[k * step];

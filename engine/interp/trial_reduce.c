@@ -639,7 +639,7 @@ static void scan_floats(scan *s, int lane, int64_t to, int64_t from, int64_t ski
     const double *x = (const double *)fb_trial_raw(s->x, lane) + from;
     int64_t step = s->x_steps[s->node->attrs->dim];
     fb_dtype dtype = s->node->dtype;
-    sum_state t = {0};
+    sum_state t = {.sum = s->node->shape.dim[s->node->attrs->dim] == 1 ? -0.0 : 0}; /* one is itself, its sign too */
     for (int64_t k = 0; k < skipped + s->n; k++) {
         double term = x[k * step];
         t.n++;

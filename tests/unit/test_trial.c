@@ -455,13 +455,14 @@ static void test_sums_of_one_keep_their_sign(void **state)
     const double zeros[] = {-0.0, 0.0, -1, 2};
     fb_id x = data(&r, FB_F32, SHAPE(1, 4), zeros);
     fb_id mean = add_at(&r, FB_OP_MEAN, x, (fb_attrs){.n_axes = 1, .axes = {0}});
-    fb_id want[] = {add1(&r, FB_OP_RECIP, mean)};
-    trials *t = try_all(&r, want, 1);
+    fb_id running = add_at(&r, FB_OP_CUMSUM, x, (fb_attrs){.dim = 0});
+    fb_id want[] = {add1(&r, FB_OP_RECIP, mean), add1(&r, FB_OP_RECIP, running)};
+    trials *t = try_all(&r, want, 2);
     const double expected[] = {-INFINITY, INFINITY, -1, 0.5};
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 8; k++)
         for (int l = 0; l <= FB_TRIALS; l++) {
-            double v = t->at[0].v[l][k];
-            assert_true(v == expected[k] || fabs(v / expected[k] - 1) < 1e-5);
+            double v = t->at[k / 4].v[l][k % 4], e = expected[k % 4];
+            assert_true(v == e || fabs(v / e - 1) < 1e-5);
         }
     trials_free(t);
     rig_free(&r);
