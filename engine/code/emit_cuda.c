@@ -252,6 +252,14 @@ static bool root_is_here(const fb_root *r, int space, int depth)
     return r->space == space && r->depth == depth;
 }
 
+/* Opens a group's elements, one after the other. */
+static void open_each(frame *f, const walk *w)
+{
+    fb_ix last = w->space->var[w->space->n - 1];
+    fb_emit_unrolled(f->e, w->v, fb_emit_number(f->e, w->vector));
+    fb_emit(f->e, "const fb_at %s = %s + %s;", var_name(f->e, last), var_name(f->e, w->first), w->v);
+}
+
 static void open_vector(frame *f, const walk *w, int space, int depth)
 {
     fb_emitter *e = f->e;
@@ -265,8 +273,7 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
         if (is_made_here(f, i)) fb_emit(e, "fb_pack<%s, %d> %s;", fb_emit_type(e, i), w->vector, kept_name(f, i));
-    fb_emit_unrolled(e, w->v, fb_emit_number(e, w->vector));
-    fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, last), var_name(e, w->first), w->v);
+    open_each(f, w);
     if (space != FB_NONE && is_ragged(f))
         fb_emit_if(e, "fb_whole.is || (%s >= 0 && %s < %" PRId64 ")", var_name(e, last), var_name(e, last),
                    w->space->extent[0]);
@@ -686,11 +693,7 @@ static void add_own(frame *f, const walk *w, fb_pass p, const bool *needed)
     for (int i = 0; i < f->s->n_values; i++)
         if (scans_here(f, i, p, needed)) mark_made(f, f->s->values[i].args[0], made);
     load_packs(f, w, p.space, made);
-    if (w->vector > 1) {
-        fb_emit_unrolled(e, w->v, fb_emit_number(e, w->vector));
-        fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, w->space->var[w->space->n - 1]), var_name(e, w->first),
-                w->v);
-    }
+    if (w->vector > 1) open_each(f, w);
     for (int i = 0; i < f->s->n_values; i++) {
         if (!scans_here(f, i, p, needed)) continue;
         fb_val x = f->s->values[i].args[0];

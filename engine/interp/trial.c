@@ -132,16 +132,17 @@ static fb_id stand_in(const fb_graph *g, fb_id id, fb_id region)
 static void find_through(fb_trial_shared *s)
 {
     const fb_graph *g = s->g;
-    for (int k = 0; k < s->n_slots; k++)
-        s->through[k] = fb_trial_steps(g->nodes[s->order[k]].op) && !s->leaf[k] && !s->in_body[k] && !s->kept[k];
+    bool *steps = fb_calloc((size_t)s->n_slots + 1, sizeof *steps);
+    for (int k = 0; k < s->n_slots; k++) {
+        steps[k] = fb_trial_steps(g->nodes[s->order[k]].op) && !s->leaf[k] && !s->in_body[k];
+        s->through[k] = steps[k] && !s->kept[k];
+    }
     for (int k = 0; k < s->n_slots; k++) {
         const fb_node *node = &g->nodes[s->order[k]];
-        bool steps = fb_trial_steps(node->op) && !s->leaf[k] && !s->in_body[k];
-        for (int a = 0; a < node->n_args && !steps; a++) {
-            int from = s->slot[node->args[a]];
-            if (from >= 0 && !s->leaf[k]) s->through[from] = false;
-        }
+        for (int a = 0; a < node->n_args && !steps[k] && !s->leaf[k]; a++)
+            if (s->slot[node->args[a]] >= 0) s->through[s->slot[node->args[a]]] = false;
     }
+    fb_free(steps);
 }
 
 /* Readers first, for what is read through a view lives as long as what the view would have been. */
@@ -235,8 +236,8 @@ static void find_again(fb_trial_shared *s)
 }
 
 /* May a kernel that computes it anew have other bits than one that reads what was stored? A sum may be added up in
- * another order, a short product of matrices with its rows as well, 16 bits kept wider, a function be one of vectors in one
- * loop and of single numbers in another, and so what is made of such. */
+ * another order, a short product of matrices as well, 16 bits kept wider, a function be one of vectors in one loop and
+ * of single numbers in another, and so what is made of such. */
 static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
 {
     const fb_node *node = &s->g->nodes[s->order[slot]];
@@ -1074,7 +1075,8 @@ static void open_tasks(run *r)
 static void show_groups(const run *r)
 {
     fb_str text = {0};
-    for (int k = 0; fb_debug('e') && k < r->n_groups; k++) {
+    if (!r->s->took) return;
+    for (int k = 0; k < r->n_groups; k++) {
         const group *gr = &r->groups[k];
         fb_str_addf(&text, "  %s:", beside_each_other(r, gr, blocks_of(r, gr)) ? "beside each other" : "in turn");
         for (int i = 0; i < gr->n && i < 4; i++)
@@ -1082,7 +1084,7 @@ static void show_groups(const run *r)
         fb_str_addf(&text, "%s: %lld of %lld blocks, cost %.3g each (%.3g at once), %.1f MB\n", gr->n > 4 ? " …" : "",
                     (long long)blocks_of(r, gr), (long long)gr->n_blocks, gr->cost, gr->once, gr->bytes * 1e-6);
     }
-    if (text.n) fb_debug_show("blocks of the trials", text.text);
+    fb_debug_show("blocks of the trials", fb_str_get(&text));
     fb_str_free(&text);
 }
 

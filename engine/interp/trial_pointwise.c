@@ -883,8 +883,8 @@ static void add_wide(const job *j, chunk *c, int lanes, int n)
 
 /* tanh(x) - mean(tanh(x)): the kernel of the mean may have kept more of x than the one that reads it to compute its tanh
  * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, and an angle, reads its
- * operands as they may have been rounded, whatever the lane has for others. No lane is further off by that than one was before: what a chain of
- * residuals adds up does not grow. What lies far apart was turned by a decision, which all readers see. */
+ * operands as they may have been rounded, whatever the lane has for others. No lane is further off by that than one was
+ * before: what a chain of residuals adds up does not grow. What lies far apart was turned by a decision, which all readers see. */
 static void read_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     enum { FIRST = 7 };

@@ -38,45 +38,49 @@ static void each_lane(const fb_trial_eval *e, const fb_trial_value *v,
     fb_trial_for(e, v->lanes, v->n > LARGE ? 1 : v->lanes, fn, ctx);
 }
 
-/* A box of cells in steps of its own on both sides. Its first dimensions, `outer` places in all, go beside each other:
- * what all lanes agree in is one lane. */
+/* A box of cells in steps of its own on both sides. */
 typedef struct {
     moving of;
     int64_t to_at, from_at;
     const fb_shape *shape;
     const int64_t *to_steps, *from_steps;
+} mover;
+
+/* Its first dimensions, `outer` places in all, go beside each other: what all lanes agree in is one lane. */
+typedef struct {
+    const mover *m;
     int split;
     int64_t outer;
-} mover;
+} parts;
 
 static void move_parts(void *ctx, int64_t first, int64_t last)
 {
-    const mover *m = ctx;
-    fb_shape inner = {.rank = m->shape->rank - m->split};
-    memcpy(inner.dim, m->shape->dim + m->split, (size_t)inner.rank * sizeof *inner.dim);
+    const parts *p = ctx;
+    const mover *m = p->m;
+    fb_shape inner = {.rank = m->shape->rank - p->split};
+    memcpy(inner.dim, m->shape->dim + p->split, (size_t)inner.rank * sizeof *inner.dim);
     for (int64_t part = first; part < last; part++) {
-        int64_t lane = part / m->outer, rest = part % m->outer, to_at = m->to_at, from_at = m->from_at;
-        for (int d = m->split - 1; d >= 0; d--) {
+        int64_t lane = part / p->outer, rest = part % p->outer, to_at = m->to_at, from_at = m->from_at;
+        for (int d = p->split - 1; d >= 0; d--) {
             to_at += rest % m->shape->dim[d] * m->to_steps[d];
             from_at += rest % m->shape->dim[d] * m->from_steps[d];
             rest /= m->shape->dim[d];
         }
         fb_interp_copy_between(m->of.v->cells->at.raw + lane * m->of.v->n + to_at,
-                               fb_trial_raw(m->of.x, (int)lane) + from_at, &inner, m->to_steps + m->split,
-                               m->from_steps + m->split);
+                               fb_trial_raw(m->of.x, (int)lane) + from_at, &inner, m->to_steps + p->split,
+                               m->from_steps + p->split);
     }
 }
 
-static void move(const fb_trial_eval *e, mover *m)
+static void move(const fb_trial_eval *e, const mover *m)
 {
     enum { PARTS = 64 };
     int64_t cells = fb_shape_elements(m->shape);
+    parts p = {m, 0, 1};
     if (cells == 0) return;
-    m->split = 0;
-    m->outer = 1;
-    while (m->split + 1 < m->shape->rank && m->outer < PARTS && cells / m->outer > LARGE)
-        m->outer *= m->shape->dim[m->split++];
-    fb_trial_for(e, m->outer * m->of.v->lanes, cells / m->outer > LARGE ? 1 : LARGE * m->outer / cells, move_parts, m);
+    while (p.split + 1 < m->shape->rank && p.outer < PARTS && cells / p.outer > LARGE)
+        p.outer *= m->shape->dim[p.split++];
+    fb_trial_for(e, p.outer * m->of.v->lanes, cells / p.outer > LARGE ? 1 : LARGE * p.outer / cells, move_parts, &p);
 }
 
 /* All lanes, and margins as values do: one lane of either. An operand that has none has a view that has none. */
@@ -95,7 +99,7 @@ static void with_margins(const fb_trial_eval *e, moving *m, void (*fn)(const fb_
 
 static void move_all(const fb_trial_eval *e, moving *m)
 {
-    move(e, (mover *)(void *)m);
+    move(e, (const mover *)(const void *)m);
 }
 
 /* ---- leaves ---- */
@@ -294,7 +298,8 @@ bool fb_trial_steps(fb_op op)
     return op == FB_OP_PERMUTE || op == FB_OP_SLICE || op == FB_OP_FLIP || op == FB_OP_EXPAND || op == FB_OP_UNFOLD;
 }
 
-/* From where the operand's first element lies, and the steps of its dimensions, to those of its view. */
+/* From where the operand's first element lies, and the steps of its dimensions, to those of its view. This file's own on
+ * purpose, beside interp/view.c's: the plain interpreter is what trials are held against. */
 static int64_t map_view(const fb_node *node, const fb_shape *from, const int64_t *inner, int64_t *steps)
 {
     const fb_attrs *at = node->attrs;
@@ -377,7 +382,7 @@ static bool pad(fb_trial_eval *e, fb_id id)
         to_at += (inner.lo[d] + node->attrs->before[d] - v->box.lo[d]) * to_steps[d];
         from_at += (inner.lo[d] - x->box.lo[d]) * from_steps[d];
     }
-    mover m = {{v, x}, to_at, from_at, &shape, to_steps, from_steps, 0, 1};
+    mover m = {{v, x}, to_at, from_at, &shape, to_steps, from_steps};
     move(e, &m);
     return true;
 }
@@ -394,7 +399,7 @@ bool fb_trial_view(fb_trial_eval *e, fb_id id)
     fb_shape shape = shape_of_box(&v->box, node->shape.rank);
     fb_box_steps(&v->box, node->shape.rank, to_steps);
     for (int d = 0; d < node->shape.rank; d++) at += v->box.lo[d] * steps[d];
-    mover m = {{v, x}, 0, at, &shape, to_steps, steps, 0, 1};
+    mover m = {{v, x}, 0, at, &shape, to_steps, steps};
     with_margins(e, &m.of, move_all);
     return true;
 }
@@ -430,7 +435,7 @@ bool fb_trial_join(fb_trial_eval *e, fb_id id)
             from_at += (box.lo[d] - x->box.lo[d]) * from_steps[d];
             d++;
         }
-        mover m = {{v, x}, to_at, from_at, &shape, own_steps, from_steps, 0, 1};
+        mover m = {{v, x}, to_at, from_at, &shape, own_steps, from_steps};
         move(e, &m);
     }
     return true;

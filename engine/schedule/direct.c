@@ -7,6 +7,7 @@
  * provides  that tile, and its cycles, to be held against those of lanes.c
  */
 #include "base/integer.h"
+#include "base/mem.h"
 #include "schedule/gemm_parts.h"
 #include "schedule/tile.h"
 
@@ -15,10 +16,10 @@
 enum {
     PIECE = 4,
     WARP = 32,
-    SECTOR = 8,      /* elements that memory is read by */
-    MOST_ROWS = 32,  /* of a tile */
-    MOST_SUMS = 64,  /* of a thread */
-    MOST_WAYS = 128, /* sectors that a warp reads at once, on average, in eighths: 16 */
+    SECTOR = 8,        /* elements that memory is read by */
+    MOST_ROWS = 32,    /* of a tile */
+    MOST_SUMS = 64,    /* of a thread */
+    MOST_SECTORS = 16, /* that a warp's load touches, on average */
     LEAST_K = 16,
     MOST_LEFT = 12 << 10, /* bytes of the left operand in shared memory */
 };
@@ -94,7 +95,22 @@ static double places_of(const fb_nest *nest, const fb_operand *o)
     return TEST * tests + DIVISION * n;
 }
 
-bool fb_direct_is_for(const fb_nest *nest, const int64_t *value)
+/* Instructions for an element of a phase's right operand: what it is loaded and made by, one more for each four sectors
+ * that a load touches, and what says where it is. */
+static double element_of(const fb_nest *nest, int phase, double sectors)
+{
+    const fb_operand *o = right_of(nest->tiled, phase);
+    return fb_gemm_instructions(nest, &o->section) + places_of(nest, o) + sectors / 4;
+}
+
+static double sectors_in(const fb_nest *nest, int phase)
+{
+    const fb_tiled *t = nest->tiled;
+    return sectors_of(nest, right_of(t, phase), t->phases[phase].k, t->columns);
+}
+
+/* Fills the instructions for an element, a phase each, which all tiles have alike. */
+static bool is_for(const fb_nest *nest, const int64_t *value, double *element)
 {
     const fb_tiled *t = nest->tiled;
     static const fb_knob tiles[] = {FB_KNOB_TILE_M, FB_KNOB_TILE_N, FB_KNOB_TILE_K, FB_KNOB_STAGES, FB_KNOB_SPLIT_K};
@@ -106,8 +122,9 @@ bool fb_direct_is_for(const fb_nest *nest, const int64_t *value)
         if (!has || fb_tile_right(nest, p).pieces) return false;
         const fb_operand *o = right_of(t, p);
         if (!fb_ix_is_var(nest->pool, o->outer) || o->section.n_data) return false;
-        if (sectors_of(nest, o, t->phases[p].k, t->columns) * SECTOR > MOST_WAYS * fb_section_loads(&o->section))
-            return false;
+        double sectors = sectors_in(nest, p);
+        if (sectors > MOST_SECTORS * fb_section_loads(&o->section)) return false;
+        element[p] = element_of(nest, p, sectors);
     }
     return true;
 }
@@ -118,11 +135,10 @@ int64_t fb_direct_shared(const fb_gemm_tile *x)
     return left > sums ? left : sums;
 }
 
-/* A warp's instructions at a step: its multiply-adds, the rows it fetches four at a time, and its elements: each is
- * loaded, by one instruction more for each four sectors that the load touches, and made of what is loaded. Each takes
+/* A warp's instructions at a step are its multiply-adds, the rows it fetches four at a time, and its elements. Each takes
  * longer than a cycle: ten convolutions of 16 to 64 rows on an H100 (2026-11, 0.2 to 9 ms) took 1.34 to 1.57 of the
  * instructions, and one 1.22. */
-double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x)
+static double cycles_of(const fb_nest *nest, const double *element, const fb_gemm_tile *x)
 {
     enum { REGISTERS = 65536, OTHER = 44, UNIT = 8, MOST_THREADS = 2048, RESERVE = 1024, SCHEDULERS = 4 };
     const double issue = 1.5, alone = 60, begins = 1200, ends = 2480, spread = 0.22;
@@ -134,17 +150,23 @@ double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x)
     double blocks = (double)x->blocks, together = fmax(fmin(room, ceil(blocks / t->units)), 1);
     double busy = ceil(warps * together / SCHEDULERS);
     for (int p = 0; p < t->n_phases; p++) {
-        const fb_operand *o = right_of(t, p);
-        double element = fb_gemm_instructions(nest, &o->section) + places_of(nest, o) +
-                         sectors_of(nest, o, t->phases[p].k, t->columns) / 4;
-        double step = x->m * each + x->m / (double)PIECE + each * element, k = (double)t->phases[p].k;
+        double step = x->m * each + x->m / (double)PIECE + each * element[p], k = (double)t->phases[p].k;
         cycles += k * fmax(busy * issue * step, alone + step) + begins * ceil(k / x->k);
     }
     cycles += spread * together * x->m * x->n;
     return cycles * fmax(1, blocks / (t->units * together));
 }
 
-static void try_tile(const fb_nest *nest, fb_gemm_tile x, fb_gemm_tile *best, double *cycles)
+double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x)
+{
+    double *element = fb_alloc((size_t)nest->tiled->n_phases * sizeof *element);
+    for (int p = 0; p < nest->tiled->n_phases; p++) element[p] = element_of(nest, p, sectors_in(nest, p));
+    double cycles = cycles_of(nest, element, x);
+    fb_free(element);
+    return cycles;
+}
+
+static void try_tile(const fb_nest *nest, const double *element, fb_gemm_tile x, fb_gemm_tile *best, double *cycles)
 {
     const fb_tiled *t = nest->tiled;
     x.n = x.strip;
@@ -152,29 +174,34 @@ static void try_tile(const fb_nest *nest, fb_gemm_tile x, fb_gemm_tile *best, do
     if (x.shared_bytes > t->shared_bytes) return;
     x.blocks = fb_gemm_blocks(t, &x);
     if (x.blocks < t->units) return; /* sums in parts are what these want */
-    double now = fb_direct_cycles(nest, &x);
+    double now = cycles_of(nest, element, &x);
     if (now < *cycles) *best = x, *cycles = now;
+}
+
+static void try_tiles(const fb_nest *nest, const double *element, fb_gemm_tile *out, double *cycles)
+{
+    enum { FEW = 64, MANY = 256, MOST_EACH = 8 };
+    const fb_tiled *t = nest->tiled;
+    int64_t deepest = 1, tiles = fb_ceil_div(t->rows, MOST_ROWS), most;
+    for (int p = 0; p < t->n_phases; p++)
+        if (t->phases[p].k > deepest) deepest = t->phases[p].k;
+    fb_gemm_tile x = {.direct = true, .stages = 2, .split = 1, .slices = 1};
+    x.m = (int)fb_ceil_div(fb_ceil_div(t->rows, tiles), PIECE) * PIECE;
+    most = MOST_LEFT / 4 / x.m / PIECE * PIECE;
+    x.k = (int)(deepest < most ? fb_ceil_div(deepest, PIECE) * PIECE : most);
+    for (x.threads = FEW; x.threads <= MANY; x.threads *= 2) {
+        for (int each = 1; each <= MOST_EACH && each * x.m <= MOST_SUMS; each *= 2) {
+            x.strip = x.threads * each;
+            if (x.strip / 2 < t->columns || (x.threads == FEW && each == 1)) try_tile(nest, element, x, out, cycles);
+        }
+    }
 }
 
 bool fb_direct_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *out, double *cycles)
 {
-    enum { FEW = 64, MANY = 256, MOST_EACH = 8 };
-    const fb_tiled *t = nest->tiled;
-    if (!fb_direct_is_for(nest, value)) return false;
-    int64_t deepest = 1;
-    for (int p = 0; p < t->n_phases; p++)
-        if (t->phases[p].k > deepest) deepest = t->phases[p].k;
-    fb_gemm_tile x = {.direct = true, .stages = 2, .split = 1, .slices = 1};
-    int64_t tiles = fb_ceil_div(t->rows, MOST_ROWS), most;
-    x.m = (int)fb_ceil_div(fb_ceil_div(t->rows, tiles), PIECE) * PIECE;
-    most = MOST_LEFT / 4 / x.m / PIECE * PIECE;
-    x.k = (int)(deepest < most ? fb_ceil_div(deepest, PIECE) * PIECE : most);
+    double *element = fb_alloc((size_t)nest->tiled->n_phases * sizeof *element);
     *cycles = INFINITY;
-    for (x.threads = FEW; x.threads <= MANY; x.threads *= 2) {
-        for (int each = 1; each <= MOST_EACH && each * x.m <= MOST_SUMS; each *= 2) {
-            x.strip = x.threads * each;
-            if (x.strip / 2 < t->columns || (x.threads == FEW && each == 1)) try_tile(nest, x, out, cycles);
-        }
-    }
+    if (is_for(nest, value, element)) try_tiles(nest, element, out, cycles);
+    fb_free(element);
     return isfinite(*cycles);
 }

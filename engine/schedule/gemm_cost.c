@@ -258,16 +258,20 @@ static double tile_us(const fb_nest *nest, const fb_knobs *knobs, const fb_made_
     return fb_tile_us(m, &w) + split_us(t, x, m);
 }
 
+static double direct_us(const fb_nest *nest, const fb_gemm_tile *x, const fb_machine *m)
+{
+    const double beside_us = 0.1;
+    double clock = fb_cycles_a_us(m);
+    return clock > 0 ? fb_direct_cycles(nest, x) / clock + beside_us : 0;
+}
+
 double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_gemm_tile x = fb_gemm_tile_had(nest, knobs);
+    if (x.direct) return direct_us(nest, &x, m);
     fb_made_operands made = fb_gemm_made(nest);
     double us;
-    if (x.direct) {
-        const double beside_us = 0.1;
-        double clock = fb_cycles_a_us(m);
-        us = clock > 0 ? fb_direct_cycles(nest, &x) / clock + beside_us : 0;
-    } else if (fb_lanes_are_for(nest->tiled)) {
+    if (fb_lanes_are_for(nest->tiled)) {
         fb_lanes_work w = fb_gemm_lanes(nest, &made, &x);
         w.waits += waits_after(nest, knobs, &x) / x.split;
         us = fb_lanes_us(m, &w);

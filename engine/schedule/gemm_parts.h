@@ -45,9 +45,8 @@ fb_lanes_work fb_gemm_lanes(const fb_nest *nest, const fb_made_operands *made, c
 /* Instructions for an element of an operand, about, but for how its place is divided. */
 double fb_gemm_instructions(const fb_nest *nest, const fb_section *s);
 
-/* Few rows, and a right operand that does not come in pieces (schedule/direct.c). */
-bool fb_direct_is_for(const fb_nest *nest, const int64_t *value);
-/* Takes the direct tile of fewest cycles. False: it is not for the nest, or knobs (value) ask for another. */
+/* Few rows, and a right operand that does not come in pieces (schedule/direct.c): takes the direct tile of fewest cycles.
+ * False: it is not for the nest, or knobs (value) ask for another. */
 bool fb_direct_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x, double *cycles);
 double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x);
 int64_t fb_direct_shared(const fb_gemm_tile *x);

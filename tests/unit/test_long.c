@@ -70,6 +70,11 @@ static const struct {
      "return x:cumsum(1)",
      SCANS, 64},
     {"return g:input('x', {2, 1024}):cumsum(1):amax(1)", SCANS, 64},
+    /* of what is read twice at each of many levels */
+    {"local x = g:input('x', {2, 1024})\n"
+     "for i = 1, 60 do x = (x + x) * 0.5 end\n"
+     "return x:cumsum(1)",
+     SCANS, 64},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
