@@ -174,8 +174,55 @@ static fb_draft draft_piece(fb_builder *b, const fb_draft *d, int row, int64_t f
     return piece;
 }
 
-static void draft_demote(fb_builder *b, fb_draft *d, uint32_t keep)
+/* Does the root lie over the variables of an inner space already? */
+static bool is_over_space(fb_builder *b, const fb_draft_root *root)
 {
+    int rank = b->nest->graph->nodes[root->node].shape.rank;
+    for (int s = 0; s < b->shapes.n; s++) {
+        const fb_space *shape = &b->shapes.at[s];
+        for (int d = 0; d < shape->n; d++) {
+            fb_ix var = fb_builder_var(b, 'i', PLACES * s + d, shape->extent[d]);
+            for (int c = 0; c < rank; c++)
+                if (fb_ix_uses(b->nest->pool, root->coords[c], var)) return true;
+        }
+    }
+    return false;
+}
+
+static bool is_demoted(fb_builder *b, const fb_draft *d, const fb_draft_root *root, uint32_t keep)
+{
+    int rank = b->nest->graph->nodes[root->node].shape.rank;
+    for (int i = 0; i < d->rows.n; i++)
+        for (int c = 0; c < rank; c++)
+            if (!(keep >> i & 1) && fb_ix_uses(b->nest->pool, root->coords[c], d->rows.var[i])) return true;
+    return false;
+}
+
+/* A root goes along one inner space. One that went along another before is stored by a section of its own; false: that
+ * is the draft's first. */
+static bool leave_over_two(fb_builder *b, fb_draft *d, uint32_t keep)
+{
+    int n = 0;
+    for (int i = 0; i < d->n_roots; i++) {
+        fb_draft_root *root = &d->roots[i];
+        if (!is_over_space(b, root) || !is_demoted(b, d, root, keep)) {
+            d->roots[n++] = *root;
+            continue;
+        }
+        if (i == 0)
+            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
+                                     "`%s` is gone through in two orders, one inside the other: it has to be stored",
+                                     b->nest->graph->nodes[root->node].name);
+        int stored = fb_builder_stored(b, root->node);
+        if (stored != FB_NONE) b->done[stored] = false;
+    }
+    d->n_roots = n;
+    return true;
+}
+
+static bool draft_demote(fb_builder *b, fb_draft *d, uint32_t keep)
+{
+    if (!leave_over_two(b, d, keep)) return false;
     fb_space rows = {0}, inner;
     int64_t extents[FB_MAX_ROW_VARS] = {0};
     fb_ix demoted[FB_MAX_ROW_VARS], coords[FB_MAX_ROW_VARS];
@@ -197,6 +244,7 @@ static void draft_demote(fb_builder *b, fb_draft *d, uint32_t keep)
     spaces[d->n_spaces++] = inner;
     d->spaces = spaces;
     draft_renumber(b, d);
+    return true;
 }
 
 /* ---- sections ---- */
@@ -349,7 +397,7 @@ static bool resolve_as(fb_builder *b, const fb_draft *first, bool *short_rows)
             FB_VEC_PUSH(&work, draft);
             break;
         case FB_WALK_DEMOTE:
-            draft_demote(b, &draft, r.keep);
+            fine = draft_demote(b, &draft, r.keep);
             FB_VEC_PUSH(&work, draft);
             break;
         }
@@ -521,7 +569,9 @@ static bool walk_as_one(fb_builder *b, fb_draft *d, fb_section *section)
         switch (r.end) {
         case FB_WALK_DONE: return hangs_together(b, section);
         case FB_WALK_FACTOR: draft_factor(b, d, r.row, r.at[0]); break;
-        case FB_WALK_DEMOTE: draft_demote(b, d, r.keep); break;
+        case FB_WALK_DEMOTE:
+            if (!draft_demote(b, d, r.keep)) return false;
+            break;
         default: return false;
         }
     }

@@ -288,6 +288,41 @@ static bool lists_fit(verifier *v)
     return true;
 }
 
+/* Elements of the node that the section's stores go over, one by one or for each member of a loop. */
+static int64_t points_stored(const fb_section *s, fb_id node)
+{
+    int64_t points = 0;
+    for (int r = 0; r < s->n_roots; r++) {
+        const fb_root *root = &s->roots[r];
+        int64_t each =
+            fb_space_points(&s->rows) * (root->space == FB_NONE ? 1 : fb_space_points(&s->spaces[root->space]));
+        if (root->table == FB_NONE) points += root->node == node ? each : 0;
+        for (int m = 0; m < s->members && root->table != FB_NONE; m++)
+            points += s->tables[root->table].base[m] == node ? each / s->members : 0;
+    }
+    return points;
+}
+
+/* All of a tensor is stored, where its stores show it: not what is added up in memory, nor what a product's own tiles
+ * keep. */
+static bool stores_cover(verifier *v)
+{
+    const fb_nest *nest = v->nest;
+    for (int i = 0; i < nest->kernel.n_stored; i++) {
+        fb_id node = nest->kernel.stored[i];
+        int64_t points = 0, elements = elements_of(v, node);
+        bool shown = !nest->chain && node != nest->accumulator;
+        for (int k = 0; k < nest->n_sections; k++) {
+            points += points_stored(&nest->sections[k], node);
+            shown &= !nest->sections[k].scatter;
+        }
+        if (shown && points > 0 && points < elements)
+            return REFUSE(v, "%s has %" PRId64 " elements, and %" PRId64 " are stored", name_of(v, node), elements,
+                          points);
+    }
+    return true;
+}
+
 bool fb_nest_verify(const fb_nest *nest, fb_str *why)
 {
     char where[32];
@@ -300,5 +335,5 @@ bool fb_nest_verify(const fb_nest *nest, fb_str *why)
                  i < nest->n_sections ? i : i - nest->n_sections);
         if (!section_fits(&v, i < nest->n_sections)) return false;
     }
-    return lists_fit(&v);
+    return lists_fit(&v) && stores_cover(&v);
 }

@@ -137,6 +137,19 @@ static void reduce_over_nothing(fb_nest *n)
     value_of_kind(n, FB_VALUE_REDUCE)->over = FB_NONE;
 }
 
+/* Every index stays inside, as where two loops of equal length became one. */
+static void store_one_row(fb_nest *n)
+{
+    fb_section *s = first(n);
+    for (int d = 0; d < s->rows.n; d++) {
+        for (int i = 0; i < s->n_values; i++)
+            s->values[i].at = fb_ix_substitute(n->pool, s->values[i].at, s->rows.var[d], fb_ix_const(n->pool, 0));
+        for (int i = 0; i < s->n_roots; i++)
+            s->roots[i].at = fb_ix_substitute(n->pool, s->roots[i].at, s->rows.var[d], fb_ix_const(n->pool, 0));
+    }
+    s->rows.n = 0;
+}
+
 static const struct {
     const char *name;
     void (*make)(fb_nest *n);
@@ -157,6 +170,7 @@ static const struct {
     {"a listed read that is none", list_a_read_too_many, "no value loads it"},
     {"a write that is not listed", forget_a_write, "not listed as written"},
     {"a reduction over no space", reduce_over_nothing, "goes over space"},
+    {"elements that nothing stores", store_one_row, "are stored"},
 };
 
 static void test_wrong_nests_are_noticed(void **state)
@@ -198,6 +212,24 @@ static void test_right_nests_hold(void **state)
     expect_holds(finished(g), true);
 }
 
+/* What rows are reduced of is stored too, and a running sum goes along the rows: the sum's loop cannot store it. */
+static void test_a_running_sum_of_rows_stores_them_apart(void **state)
+{
+    (void)state;
+    for (int columns = 2; columns <= 3; columns++) {
+        fb_graph *g = fb_graph_new("rows");
+        fb_error err;
+        fb_id x = NODE(g, FB_OP_SIGMOID, "gate", NULL, source(g, FB_OP_INPUT, "x", SHAPE(2, columns), FB_F32));
+        fb_id mean = NODE(g, FB_OP_MEAN, "mean", (&(fb_attrs){.n_axes = 1, .axes = {1}, .keepdim = true}), x);
+        fb_graph_output(g, x, "gate", &err);
+        fb_graph_output(g, NODE(g, FB_OP_CUMSUM, "running", &((fb_attrs){.dim = 0}), mean), "running", &err);
+        built t = build(finished(g), false);
+        fb_str why = {0};
+        if (!fb_nest_verify(t.nest, &why)) fail_msg("%d columns: %s", columns, why.text);
+        drop(&t);
+    }
+}
+
 static void test_print_shows_each_part(void **state)
 {
     (void)state;
@@ -222,6 +254,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wrong_nests_are_noticed),
         cmocka_unit_test(test_right_nests_hold),
+        cmocka_unit_test(test_a_running_sum_of_rows_stores_them_apart),
         cmocka_unit_test(test_print_shows_each_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
