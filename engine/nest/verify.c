@@ -289,8 +289,10 @@ static bool lists_fit(verifier *v)
 }
 
 /* Elements of the node that the section's stores go over, one by one or for each member of a loop. */
-static int64_t points_stored(const fb_section *s, fb_id node)
+static int64_t points_stored(const fb_nest *nest, const fb_section *s, fb_id node)
 {
+    const fb_node *n = &nest->graph->nodes[node];
+    fb_id storage = n->op == FB_OP_ASSIGN ? fb_access_base(nest->graph, n->args[0]) : node;
     int64_t points = 0;
     for (int r = 0; r < s->n_roots; r++) {
         const fb_root *root = &s->roots[r];
@@ -298,7 +300,7 @@ static int64_t points_stored(const fb_section *s, fb_id node)
             fb_space_points(&s->rows) * (root->space == FB_NONE ? 1 : fb_space_points(&s->spaces[root->space]));
         if (root->table == FB_NONE) points += root->node == node ? each : 0;
         for (int m = 0; m < s->members && root->table != FB_NONE; m++)
-            points += s->tables[root->table].base[m] == node ? each / s->members : 0;
+            points += s->tables[root->table].base[m] == storage ? each / s->members : 0;
     }
     return points;
 }
@@ -313,7 +315,7 @@ static bool stores_cover(verifier *v)
         int64_t points = 0, elements = elements_of(v, node);
         bool shown = !nest->chain && node != nest->accumulator;
         for (int k = 0; k < nest->n_sections; k++) {
-            points += points_stored(&nest->sections[k], node);
+            points += points_stored(nest, &nest->sections[k], node);
             shown &= !nest->sections[k].scatter;
         }
         if (shown && points > 0 && points < elements)
