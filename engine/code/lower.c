@@ -274,11 +274,12 @@ static bool is_computed_here(const fb_id *nodes, int n, fb_id node)
 }
 
 /* The value in memory that `node` is a view of, or is itself; nothing where these nodes compute it, or where it is a
- * source that is computed on the way. */
+ * source that is computed on the way. An operand that was laid out for a library call is the copy; one that is a view of
+ * the other, which was, is read from what both are views of (set_operand). */
 static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id *nodes, int n, bool library)
 {
-    for (;; node = l->g->nodes[node].args[0]) {
-        if (library && (node == l->laid[0] || node == l->laid[1])) break;
+    bool copied = library && (node == l->laid[0] || node == l->laid[1]);
+    for (; !copied; node = l->g->nodes[node].args[0]) {
         if (n && nodes[0] <= node && node <= nodes[n - 1] && is_computed_here(nodes, n, node)) return;
         if (fb_node_class(l->g, node) != FB_CLASS_VIEW) break;
     }

@@ -6,6 +6,7 @@
 #include "interp/parts.h"
 
 #include <float.h>
+#include <stdlib.h>
 
 /* ---- operands ---- */
 
@@ -336,10 +337,11 @@ static void decide_remainders(const job *j, chunk *c, int n)
     spread_of(lanes, n, c->x[1], divisors);
     for (int k = 0; k < n; k++) {
         double q = quotients[0][k], whole = nearbyint(q);
-        if (is_open(fabs(c->x[1][0][k]), divisors[k])) {
-            uint32_t draw = decision_draw(j, c->x[1][0][k]);
+        double divisor = c->x[1][0][k];
+        if (is_open(fabs(divisor), divisors[k])) {
+            bool takes = decision_draw(j, divisor) & 1;
             for (int l = 1; l < lanes; l++)
-                if (fb_trial_takes(l, draw)) c->y[l][k] = NAN;
+                if (!(c->x[1][l][k] / divisor > 2) && (takes = !takes)) c->y[l][k] = NAN;
             continue;
         }
         bool agree = q == whole && whole != 0 && dividends[k] > 0 && divisors[k] > 0;
@@ -356,7 +358,9 @@ static void decide_remainders(const job *j, chunk *c, int n)
 }
 
 /* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. Where it is
- * that exactly, they have it by themselves, and those that do not show what else it may be: a count of ties, say. */
+ * that exactly, they have it by themselves, and those that do not show what else it may be: a count of ties, say. Those
+ * that lead further away from 0 than it lies show that as well, and stay: of |floor x| + 0.5, where the step was taken
+ * both ways. */
 static void decide_poles(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
@@ -366,11 +370,11 @@ static void decide_poles(const job *j, chunk *c, int n)
         const double place = place_of_pole(j->node->op, j->node->attrs, c->x[of][0][k]);
         double x = c->x[of][0][k] - place;
         if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;
-        uint32_t draw = decision_draw(j, x);
+        bool takes = decision_draw(j, x) & 1;
         for (int l = 1; l < lanes; l++) {
             const double *first = of ? &c->x[0][l][k] : &place;
-            if (fb_trial_takes(l, draw))
-                fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
+            if ((c->x[of][l][k] - place) / x > 2) continue;
+            if ((takes = !takes)) fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
         }
     }
 }
@@ -448,32 +452,35 @@ static void decide_edges(const job *j, chunk *c, int n)
     }
 }
 
-/* How far a kinked result leads when operand `a` of all elements goes FB_TRIAL_CHANCE spreads up (way 1) or down (-1),
- * over that many: what an operand without a kink would spread. */
-static void lead_beyond(const job *j, const chunk *c, int a, int way, int n, double *off)
+/* How far a kinked result leads when operand `a` of all elements goes so many spreads up, or down where they are
+ * negative, over that many: what an operand without a kink would spread. */
+static void lead_beyond(const job *j, const chunk *c, int a, int spreads, int n, double *off)
 {
     double moved[FB_TRIAL_CHUNK];
     const double *x[3] = {c->x[0][0], c->x[1][0], c->x[2][0]};
-    for (int k = 0; k < n; k++) moved[k] = x[a][k] + way * FB_TRIAL_CHANCE * c->spread[k];
+    for (int k = 0; k < n; k++) moved[k] = x[a][k] + spreads * c->spread[k];
     x[a] = moved;
     fb_pointwise_f64(j->node->op, j->node->attrs, n, x[0], x[1], x[2], off);
-    for (int k = 0; k < n; k++) off[k] = (off[k] - c->y[0][k]) / FB_TRIAL_CHANCE;
+    for (int k = 0; k < n; k++) off[k] = (off[k] - c->y[0][k]) / abs(spreads);
 }
 
 /* Next to the kink of max(0, x) and its like all lanes may lie on the flat side by chance, and a kernel on the other.
  * An operand may lie FB_TRIAL_CHANCE of its spreads off; where that leads further than the lanes of the result went,
- * one of them goes there. The rest stays as it was drawn, for a relu leads to one side only: its mean would move. */
+ * one of them goes there. So it does where a single spread does: that of many steps that may go either way may lead from
+ * one bound of a clamp to the other, and a share of that is little. The rest stays as it was drawn, for a relu leads to
+ * one side only: its mean would move. */
 static void decide_kinks(const job *j, chunk *c, int n)
 {
-    int lanes = j->e->s->lanes;
+    static const int ways[] = {-FB_TRIAL_CHANCE, FB_TRIAL_CHANCE, -1, 1};
+    int lanes = j->e->s->lanes, n_ways = j->node->op == FB_OP_CLAMP ? 4 : 2;
     const double *results[FB_LANES];
     double moved[FB_TRIAL_CHUNK], off[FB_TRIAL_CHUNK];
     for (int l = 0; l < lanes; l++) results[l] = c->y[l];
     spread_of(lanes, n, results, moved);
     for (int a = 0; a < j->node->n_args; a++) {
         spread_of(lanes, n, c->x[a], c->spread);
-        for (int way = -1; way <= 1; way += 2) {
-            lead_beyond(j, c, a, way, n, off);
+        for (int way = 0; way < n_ways; way++) {
+            lead_beyond(j, c, a, ways[way], n, off);
             for (int k = 0; k < n; k++) {
                 /* what is as large as the lanes' own spread, but for this sum's roundings, adds nothing */
                 if (!(fabs(off[k]) > moved[k] * (1 + 0x1p-20)) || !isfinite(off[k])) continue;

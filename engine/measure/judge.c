@@ -136,6 +136,40 @@ static double size_at(const int32_t *sizes, double share)
 
 /* ---- spreads ---- */
 
+/* The distance of neighbours in a dtype: at 1, and of the numbers that are not normal. */
+typedef struct {
+    double of_one, least;
+} steps;
+
+static steps steps_of(fb_dtype dtype)
+{
+    switch (dtype) {
+    case FB_F16: return (steps){0x1p-10, 0x1p-24};
+    case FB_BF16: return (steps){0x1p-7, 0x1p-133};
+    case FB_F32: return (steps){0x1p-23, 0x1p-149};
+    default: return (steps){0x1p-52, 0x1p-1022};
+    }
+}
+
+/* … and at r, which is finite. */
+static inline double step_at(const steps *s, double r)
+{
+    uint64_t bits;
+    double power;
+    memcpy(&bits, &r, sizeof bits);
+    bits &= 0x7ff0000000000000u;
+    memcpy(&power, &bits, sizeof power);
+    return power * s->of_one > s->least ? power * s->of_one : s->least;
+}
+
+/* An element's spread, half a step at least: what lies next to a number that its dtype holds comes out as that in each
+ * lane, and as the next one where roundings on the way lead there. */
+static inline double own_spread(const steps *s, double r, double spread)
+{
+    double half = step_at(s, r) / 2;
+    return spread > half ? spread : half;
+}
+
 static float rounded_up(double spread)
 {
     float f = (float)spread;
@@ -191,18 +225,35 @@ static double spread_at(const fb_trial_block *b, int64_t k, int64_t *overflows)
     return most;
 }
 
-/* Elements first … last - 1 of a block, all of which count. */
-FB_JUDGE_FAST static void add_run(fb_region_spread *to, const fb_trial_block *b, const float *restrict spread,
-                                  int64_t first, int64_t last)
+/* Of at most SPREAD_PIECE elements, how far each lane went over their own spreads. */
+FB_JUDGE_FAST static void add_own(fb_region_spread *to, const steps *s, const fb_trial_block *b,
+                                  const float *restrict spread, int64_t first, int64_t last)
 {
+    double per[SPREAD_PIECE];
+    const double *restrict r = b->v[0];
+    for (int64_t k = first; k < last; k++) per[k - first] = spread[k] > 0 ? 1 / own_spread(s, r[k], spread[k]) : 0;
+    for (int l = 1; l < b->lanes; l++) {
+        const double *restrict x = b->v[l];
+        double own = 0;
+        for (int64_t k = first; k < last; k++) own += fabs(x[k] - r[k]) * per[k - first];
+        to->own[l - 1] += own;
+    }
+}
+
+/* Elements first … last - 1 of a block, all of which count. */
+FB_JUDGE_FAST static void add_run(fb_region_spread *to, const steps *s, const fb_trial_block *b,
+                                  const float *restrict spread, int64_t first, int64_t last)
+{
+    for (int64_t at = first; at < last; at += SPREAD_PIECE)
+        add_own(to, s, b, spread, at, at + SPREAD_PIECE < last ? at + SPREAD_PIECE : last);
     const double *restrict r = b->v[0];
     double squares = 0, sizes = 0, along_squares = 0, offset_squares = 0;
     for (int64_t k = first; k < last; k++) {
-        double s = spread[k], sr = s * r[k];
+        double most = spread[k], along = most * r[k];
         squares += r[k] * r[k];
         sizes += fabs(r[k]);
-        along_squares += sr * sr;
-        offset_squares += s * s;
+        along_squares += along * along;
+        offset_squares += most * most;
     }
     to->along_squares += along_squares;
     to->offset_squares += offset_squares;
@@ -221,9 +272,9 @@ FB_JUDGE_FAST static void add_run(fb_region_spread *to, const fb_trial_block *b,
     }
 }
 
-static void add_element(fb_region_spread *to, const fb_trial_block *b, int64_t k, double spread)
+static void add_element(fb_region_spread *to, const steps *s, const fb_trial_block *b, int64_t k, double spread)
 {
-    double r = b->v[0][k];
+    double r = b->v[0][k], per = spread > 0 ? 1 / own_spread(s, r, spread) : 0;
     to->squares += r * r;
     to->along_squares += spread * r * (spread * r);
     to->offset_squares += spread * spread;
@@ -233,6 +284,7 @@ static void add_element(fb_region_spread *to, const fb_trial_block *b, int64_t k
         double off = b->v[l][k] - r;
         to->along[l - 1] += off * r;
         to->offset[l - 1] += off;
+        to->own[l - 1] += fabs(off) * per;
     }
 }
 
@@ -246,6 +298,7 @@ static void join_region(fb_region_spread *to, const fb_region_spread *part)
     for (int l = 0; l < FB_TRIALS; l++) {
         to->along[l] += part->along[l];
         to->offset[l] += part->offset[l];
+        to->own[l] += part->own[l];
     }
 }
 
@@ -256,6 +309,7 @@ static bool is_judged(double r, float spread)
 
 static void spread_floats(fb_spread *s, const fb_judge_shape *shape, const fb_trial_block *b, float *spread)
 {
+    const steps each = steps_of(shape->dtype);
     bool finite = spread_finite(b, spread);
     for (int64_t k = 0; k < b->n && !finite; k++) spread[k] = rounded_up(spread_at(b, k, &s->overflows));
     for (int64_t k = 0; k < b->n; k += EACH_SIZE) {
@@ -267,14 +321,14 @@ static void spread_floats(fb_spread *s, const fb_judge_shape *shape, const fb_tr
         int to[4], n;
         fb_region_spread run = {0};
         stop = run_of(shape, i, end, to, &n);
-        if (finite) add_run(&run, b, spread, i - b->first, stop - b->first);
+        if (finite) add_run(&run, &each, b, spread, i - b->first, stop - b->first);
         for (int64_t k = i - b->first; !finite && k < stop - b->first; k++)
-            if (is_judged(b->v[0][k], spread[k])) add_element(&run, b, k, spread[k]);
+            if (is_judged(b->v[0][k], spread[k])) add_element(&run, &each, b, k, spread[k]);
         for (int t = 0; t < n; t++) join_region(&s->region[to[t]], &run);
     }
     FOR_EDGES(shape, b->first, end, region, at, {
         int64_t k = at - b->first;
-        if (is_judged(b->v[0][k], spread[k])) add_element(&s->region[region], b, k, spread[k]);
+        if (is_judged(b->v[0][k], spread[k])) add_element(&s->region[region], &each, b, k, spread[k]);
     });
 }
 
@@ -321,6 +375,7 @@ void fb_spread_widen(fb_spread *to, const fb_spread *of)
         wide->offset_squares = fmax(wide->offset_squares, one->offset_squares);
         widen_lanes(wide->along, one->along);
         widen_lanes(wide->offset, one->offset);
+        widen_lanes(wide->own, one->own);
     }
     for (int k = 0; k < FB_JUDGE_SIZES; k++) {
         to->absolute[k] += of->absolute[k];
@@ -341,40 +396,6 @@ fb_usual_spread fb_spread_usual(const fb_spread *s)
 void fb_judgement_clear(fb_judgement *j)
 {
     *j = (fb_judgement){.worst = -1};
-}
-
-/* The distance of neighbours in a dtype: at 1, and of the numbers that are not normal. */
-typedef struct {
-    double of_one, least;
-} steps;
-
-static steps steps_of(fb_dtype dtype)
-{
-    switch (dtype) {
-    case FB_F16: return (steps){0x1p-10, 0x1p-24};
-    case FB_BF16: return (steps){0x1p-7, 0x1p-133};
-    case FB_F32: return (steps){0x1p-23, 0x1p-149};
-    default: return (steps){0x1p-52, 0x1p-1022};
-    }
-}
-
-/* … and at r, which is finite. */
-static inline double step_at(const steps *s, double r)
-{
-    uint64_t bits;
-    double power;
-    memcpy(&bits, &r, sizeof bits);
-    bits &= 0x7ff0000000000000u;
-    memcpy(&power, &bits, sizeof power);
-    return power * s->of_one > s->least ? power * s->of_one : s->least;
-}
-
-/* An element's spread, half a step at least: what lies next to a number that its dtype holds comes out as that in each
- * lane, and as the next one where roundings on the way lead there. */
-static inline double own_spread(const steps *s, double r, double spread)
-{
-    double half = step_at(s, r) / 2;
-    return spread > half ? spread : half;
 }
 
 /* What is usual in a chunk: of spreads, and of spreads relative to the values. */
@@ -701,7 +722,9 @@ static region_figures judge_region(const fb_judgement *j, const fb_region_spread
         f.along = fabs(j->region[r].along) / (FB_JUDGE_REGION * along + unit * l->squares);
         f.offset = fabs(j->region[r].offset) / (FB_JUDGE_REGION * offset + unit * l->sizes);
     }
-    if (j->region[r].rounded >= REGION_LEAST) f.own = j->region[r].own / (FB_JUDGE_OWN * (double)j->region[r].rounded);
+    double rounded = (double)j->region[r].rounded;
+    if (rounded >= REGION_LEAST)
+        f.own = j->region[r].own / fmax(FB_JUDGE_OWN * rounded, FB_JUDGE_OWN_LANE * largest_lane(l->own));
     return f;
 }
 

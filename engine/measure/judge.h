@@ -44,6 +44,7 @@
 #define FB_JUDGE_TAIL_AT   4.0
 #define FB_JUDGE_REGION    10.0
 #define FB_JUDGE_OWN       2.0
+#define FB_JUDGE_OWN_LANE  4.0
 #define FB_JUDGE_OWN_MOST  ((double)FB_TRIAL_CHANCE)
 #define FB_JUDGE_BEYOND    1e-5
 #define FB_JUDGE_BEYOND_AT 4.0
@@ -65,6 +66,7 @@ fb_judge_shape fb_judgement_shape_of(const fb_node *n);
 typedef struct {
     double squares, sizes;                      /* Σr², Σ|r| of elements that are judged */
     double along[FB_TRIALS], offset[FB_TRIALS]; /* Σ(l - r)·r, Σ(l - r) of each lane */
+    double own[FB_TRIALS];                      /* Σ|l - r| over the elements' own spreads */
     double along_squares, offset_squares;       /* Σ(s·r)², Σs² of the elements' spreads s */
     int64_t n;
 } fb_region_spread;

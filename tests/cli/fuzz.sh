@@ -11,6 +11,13 @@ fi
 is "random graphs under random plans compute what the reference says" 0 out '^✓ host, seed [0-9]+: [0-9]+ graphs, .* 0 findings'
 sed 's/^/# /' out
 
+# What was found once, made small.
+for graph in "${FB_SRCDIR:-.}"/tests/data/found/*.graph.json; do
+    fb run "$graph" "${graph%.graph.json}.plan.json@host"
+    name=${graph##*/}
+    is "found once: ${name%.graph.json}" 0 out '✓'
+done
+
 fb fuzz --seed 3 --count 4 --plans 2 --jobs 1
 is "a seed and a count are a run" 0 out 'seed 3: 4 graphs, 8 plans'
 fb fuzz --seed 7 --count 1 --plan 3

@@ -691,12 +691,67 @@ static void test_roots_of_about_nothing(void **state)
     rig_free(&r);
 }
 
+/* |floor tanh x| + 0.5 is a half or one and a half, and never the 0 that twice the difference leads to. Which lanes go
+ * there is drawn by the node. */
+static void test_steps_that_lead_away_from_a_pole(void **state)
+{
+    (void)state;
+    static double x[EDGES], gives[EDGES];
+    for (int before = 0; before < 6; before++) {
+        rig r = rig_new();
+        for (int k = 0; k < EDGES; k++) {
+            x[k] = (double)(float)fb_rng_uniform(fb_rng_bits(12, (uint64_t)k), 8, 14);
+            float t = tanhf((float)x[k]);
+            gives[k] = (double)erff(1 / (fabsf(floorf(k % 2 ? t : nextafterf(t, 0))) + 0.5f));
+        }
+        for (int k = 0; k < before; k++) constant(&r, FB_F32, k);
+        fb_id step = add1(&r, FB_OP_FLOOR, add1(&r, FB_OP_TANH, data(&r, FB_F32, SHAPE(EDGES), x)));
+        fb_id over = add2(&r, FB_OP_ADD, add1(&r, FB_OP_ABS, step), constant(&r, FB_F32, 0.5));
+        hold_edges(&r, add1(&r, FB_OP_ERF, add1(&r, FB_OP_RECIP, over)), gives, 0);
+        rig_free(&r);
+    }
+}
+
+/* Steps that may go either way, added up and clamped: from one bound to the other, and their variance with them. */
+static void test_clamped_sums_of_steps(void **state)
+{
+    (void)state;
+    enum { STEPS = 4, CERTAIN = 2, COLUMNS = 8 };
+    static double x[EDGES * STEPS], w[STEPS * COLUMNS], gives[EDGES];
+    static const double about[STEPS] = {-2, -3, 28, -28};
+    rig r = rig_new();
+    for (int k = 0; k < EDGES * STEPS; k++)
+        x[k] = k % STEPS < CERTAIN ? -2 : (double)(float)fb_rng_uniform(fb_rng_bits(13, (uint64_t)k), 8.3, 9.3);
+    for (int k = 0; k < STEPS * COLUMNS; k++) {
+        double of = about[k / COLUMNS], off = fb_rng_uniform(fb_rng_bits(14, (uint64_t)k), -1, 1);
+        w[k] = (double)(float)((k % COLUMNS < COLUMNS / 2 ? of : fabs(of) > 9 ? 28 : of) + off);
+    }
+    for (int i = 0; i < EDGES; i++) {
+        float y[COLUMNS], mean = 0, variance = 0;
+        for (int c = 0; c < COLUMNS; c++) {
+            float sum = 0;
+            for (int k = 0; k < STEPS; k++) sum += floorf(tanhf((float)x[i * STEPS + k])) * (float)w[k * COLUMNS + c];
+            y[c] = fminf(fmaxf(sum, -1.5f), 2);
+            mean += y[c] / COLUMNS;
+        }
+        for (int c = 0; c < COLUMNS; c++) variance += (y[c] - mean) * (y[c] - mean) / COLUMNS;
+        gives[i] = (double)variance;
+    }
+    fb_id step = add1(&r, FB_OP_FLOOR, add1(&r, FB_OP_TANH, data(&r, FB_F32, SHAPE(EDGES, STEPS), x)));
+    fb_id sum = add2(&r, FB_OP_MATMUL, step, data(&r, FB_F32, SHAPE(STEPS, COLUMNS), w));
+    fb_attrs bounds = {.value = -1.5, .high = 2}, row = {.n_axes = 1, .axes = {1}, .keepdim = true};
+    fb_id y = add_at(&r, FB_OP_CLAMP, sum, bounds);
+    fb_id off = add2(&r, FB_OP_SUB, y, add_at(&r, FB_OP_MEAN, y, row)), square = add2(&r, FB_OP_MUL, off, off);
+    hold_edges(&r, add_at(&r, FB_OP_MEAN, square, row), gives, 0);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choices_inside_choices),
-        cmocka_unit_test(test_powers_of_what_is_next_to_minus_one),
-        cmocka_unit_test(test_roots_of_about_nothing),
+        cmocka_unit_test(test_choices_inside_choices), cmocka_unit_test(test_powers_of_what_is_next_to_minus_one),
+        cmocka_unit_test(test_roots_of_about_nothing), cmocka_unit_test(test_steps_that_lead_away_from_a_pole),
+        cmocka_unit_test(test_clamped_sums_of_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
