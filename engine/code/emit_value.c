@@ -198,7 +198,21 @@ static const char *power(const fb_emitter *e, const fb_value *v)
                        : NULL;
 }
 
-/* Who reads a value, through views: sums of two, and others. */
+/* Does the op hand on an operand as it is, or turned round? A compiler may take what follows into its branches. */
+static bool hands_on(fb_op op)
+{
+    switch (op) {
+    case FB_OP_WHERE:
+    case FB_OP_MAXIMUM:
+    case FB_OP_MINIMUM:
+    case FB_OP_CLAMP:
+    case FB_OP_RELU:
+    case FB_OP_NEG: return true;
+    default: return fb_op_get(op)->cls == FB_CLASS_VIEW;
+    }
+}
+
+/* Who reads a value, through views and choices: sums of two, and others. */
 typedef struct {
     int sums, others;
 } readers;
@@ -207,7 +221,7 @@ static void count_readers(const fb_graph *g, fb_id node, readers *r)
 {
     for (int i = g->user_start[node]; i < g->user_start[node + 1]; i++) {
         fb_op op = g->nodes[g->users[i]].op;
-        if (fb_op_get(op)->cls == FB_CLASS_VIEW)
+        if (hands_on(op))
             count_readers(g, g->users[i], r);
         else if (op == FB_OP_ADD || op == FB_OP_SUB)
             r->sums++;

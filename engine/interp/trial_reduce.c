@@ -18,6 +18,7 @@ typedef struct {
     fb_exactness exact;
     fb_bound_repeats repeats;
     double large, small; /* of a product: of what is more than 1, and less, by magnitude */
+    bool infinite;       /* of a product: a factor is, or is no number */
     double reach[2];     /* of an extremum: what it would be, were all FB_TRIAL_CHANCE spreads less, and more */
 } sum_state;
 
@@ -100,6 +101,7 @@ static void product_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype
     for (int64_t k = 0; k < n; k++) {
         double size = fabs(x[k]);
         s->sum *= x[k];
+        s->infinite |= !(size <= DBL_MAX);
         if (size == 0) continue;
         s->large *= fmax(size, 1);
         s->small *= fmin(size, 1);
@@ -161,9 +163,11 @@ static void state_add(fb_op op, sum_state *s, const double *x, int64_t n, fb_dty
 }
 
 /* Could an order of multiplying overflow, or lose all, on its way to a number that the dtype holds? Infinite; where one
- * could do both, infinity times nothing is no number. */
+ * could do both, infinity times nothing is no number. Nor is what overflows before it meets a 0; in another order that is
+ * 0. */
 static double product_lost(const sum_state *s, fb_dtype dtype)
 {
+    if (isnan(s->sum)) return s->infinite ? 0 : NAN;
     bool wide = dtype == FB_F64;
     double most = wide ? DBL_MAX : FLT_MAX, least = wide ? DBL_MIN : FLT_MIN;
     if (s->large > most && (s->small < least || s->sum == 0)) return NAN;
@@ -413,10 +417,10 @@ static double sum_held(job *j, int lane, int64_t at, double sum)
     return copysign(INFINITY, sum);
 }
 
-/* An infinite product that might as well be no number is that in half of the lanes. */
+/* An infinite product that might as well be no number is that in half of the lanes; one that is none might be 0. */
 static bool is_open(const job *j, int lane, double y, double error)
 {
-    return isinf(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(j->e->s, 0, j->id, FB_DRAW_SUM));
+    return !isfinite(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(j->e->s, 0, j->id, FB_DRAW_SUM));
 }
 
 /* The last steps of a sum's lane: its error, and mean's division. */
@@ -432,7 +436,10 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
             means && !exactly ? 4 * fb_trial_unit(j->of) * fb_trial_share(j->e->s, l, j->id, FB_DRAW_MEAN) : 0;
         for (int k = 0; k < count; k++) {
             double y = r->y[own][k];
-            if (l && (isfinite(y) || is_open(j, l, y, r->error[own][k])))
+            bool open = l && is_open(j, l, y, r->error[own][k]);
+            if (open && isnan(y))
+                y = 0;
+            else if (open || (l && isfinite(y)))
                 y += fb_trial_sum_error(j->e->s, l, j->id, y, r->error[own][k]);
             if (means) y = sum_held(j, l, at + k, y) / (double)j->n;
             if (l && isfinite(y)) y += division * y;
