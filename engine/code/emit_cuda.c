@@ -422,7 +422,7 @@ static const char *long_operation(const frame *f, const fb_reduction *r)
     return f->e->nest->clusters && r->op == FB_OP_AMAX ? "fb_long_larger" : operation_of(r);
 }
 
-/* One element into the accumulator. */
+/* One element into the accumulator; a thread's come in order. */
 static void step(frame *f, fb_val v)
 {
     fb_emitter *e = f->e;
@@ -430,7 +430,7 @@ static void step(frame *f, fb_val v)
     fb_reduction r = fb_emit_reduction(e, v);
     const char *acc = f->sums ? f->sums[v] : e->names[v], *a = fb_emit_ref(e, x->args[0]);
     if (r.arg) {
-        fb_emit(e, "fb_better<%s>(%s, %s, %s, (int64_t)%s);", r.op == FB_OP_ARGMAX ? "true" : "false", best_of(f, v),
+        fb_emit(e, "fb_better_next<%s>(%s, %s, %s, (int64_t)%s);", r.op == FB_OP_ARGMAX ? "true" : "false", best_of(f, v),
                 acc, a,
                 fb_emit_index(e, f->s->spaces[x->over].n ? f->s->spaces[x->over].var[0] : fb_ix_const(e->nest->pool, 0),
                               true));
