@@ -351,12 +351,19 @@ static void emit_elements(frame *f)
     fb_emitter *e = f->e;
     walk w = walk_of(f, FB_NONE);
     const char *point = fb_emit_name(e, "point");
-    bool ragged = w.points % f->x.threads != 0;
-    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->x.threads);
+    int each = f->x.each > 1 ? f->x.each : 1;
+    bool ragged = w.points % ((int64_t)f->x.threads * each) != 0;
+    if (each > 1) {
+        fb_emit_unrolled(e, "fb_g", fb_emit_number(e, each));
+        fb_emit(e, "const fb_at %s = ((fb_at)%s * %d + fb_g) * %d + threadIdx.x;", point, f->block, each, f->x.threads);
+    } else {
+        fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->x.threads);
+    }
     if (ragged) fb_emit_if(e, "%s < %" PRId64, point, w.points);
     load_group(f, &w, point);
     store_group(f, &w, NULL, NULL);
     if (ragged) fb_emit_close(e);
+    if (each > 1) fb_emit_close(e);
 }
 
 /* A stretch of a few lines: the last variable is the thread's, the others the block's. */
@@ -430,8 +437,8 @@ static void step(frame *f, fb_val v)
     fb_reduction r = fb_emit_reduction(e, v);
     const char *acc = f->sums ? f->sums[v] : e->names[v], *a = fb_emit_ref(e, x->args[0]);
     if (r.arg) {
-        fb_emit(e, "fb_better_next<%s>(%s, %s, %s, (int64_t)%s);", r.op == FB_OP_ARGMAX ? "true" : "false", best_of(f, v),
-                acc, a,
+        fb_emit(e, "fb_better_next<%s>(%s, %s, %s, (int64_t)%s);", r.op == FB_OP_ARGMAX ? "true" : "false",
+                best_of(f, v), acc, a,
                 fb_emit_index(e, f->s->spaces[x->over].n ? f->s->spaces[x->over].var[0] : fb_ix_const(e->nest->pool, 0),
                               true));
         return;

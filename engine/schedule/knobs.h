@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 typedef enum {
-    FB_KNOB_ROWS,    /* rows a block; of elements, lines a thread (host: rows a chunk of a thread's work) */
+    FB_KNOB_ROWS,    /* rows a block; of elements, lines or groups a thread (host: rows a chunk of a thread's work) */
     FB_KNOB_VECTOR,  /* elements a thread moves at once (host: lanes of a vector) */
     FB_KNOB_THREADS, /* threads a block (host: of the team) */
     FB_KNOB_TILE_M,

@@ -368,6 +368,17 @@ static bool deal_lines(const fb_nest *nest, const fb_knobs *knobs, int vector, f
     return true;
 }
 
+/* Neighbours that move together, a group a thread or, one a block's width after the other, a few. */
+static void deal_elements(const fb_nest *nest, const fb_knobs *knobs, int vector, fb_section_schedule *x)
+{
+    const fb_section *s = x->section;
+    int64_t groups = x->rows / vector, asked = fb_knob_of(knobs, FB_KNOB_ROWS);
+    for (int i = 0; i < nest->n_sections; i++)
+        if (nest->sections[i].n_passes) asked = 0; /* it is asked of these */
+    x->each = asked > 0 && s->rows.n == 1 && vector > 1 && !s->scatter && !s->blocked ? (int)asked : 1;
+    x->blocks = fb_ceil_div(groups, (int64_t)x->threads * x->each);
+}
+
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
                                         fb_arena *arena)
 {
@@ -382,7 +393,7 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
         deal_added(&added, s->members, &x);
     } else if (!s->n_passes) {
         int vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
-        if (!deal_lines(nest, knobs, vector, &x)) x.blocks = fb_ceil_div(x.rows / vector, x.threads);
+        if (!deal_lines(nest, knobs, vector, &x)) deal_elements(nest, knobs, vector, &x);
     } else {
         deal_rows(nest, knobs, &x, arena);
     }

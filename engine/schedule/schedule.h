@@ -38,7 +38,8 @@ typedef struct {
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool scans;               /* FB_DEAL_ROWS: a team goes along running sums together (kernels/scan.cuh) */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_COLUMNS: neighbouring
-               * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other */
+               * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other;
+               * FB_DEAL_ELEMENTS: groups of neighbours, likewise */
 } fb_section_schedule;
 
 /* Of a section of the nest; what it points to is in `arena`. */

@@ -259,7 +259,7 @@ static work of_elements(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
         if (v->when != FB_NONE) w.chain += TESTED;
     }
     w.chain += found_places(nest, s, cache_bytes);
-    if (x->deal == FB_DEAL_LINES) w.instructions *= x->each; /* all lines' loads are sent for before one is used */
+    w.instructions *= x->each; /* all lines' or groups' loads are sent for before one is used */
     return w;
 }
 

@@ -44,6 +44,14 @@ static fb_graph *elements(void)
     return finish(g);
 }
 
+/* Neighbours that move together from one end to the other. */
+static fb_graph *line(void)
+{
+    fb_graph *g = fb_graph_new("line");
+    output(g, node1(g, FB_OP_TANH, "t", input(g, "x", DIMS(9252))));
+    return finish(g);
+}
+
 static fb_graph *rows(void)
 {
     fb_graph *g = fb_graph_new("rows");
@@ -182,6 +190,12 @@ static void they_are_seen_in_the_text(void **state)
     expect_text(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_VECTOR, 2}, "v < 2");
     expect_text(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_GRID, 5}, "block += 5");
     expect_text(elements, FB_DEVICE_CUDA, (setting){FB_KNOB_ROWS, 4}, "fb_l < 4");
+    int one, four;
+    fb_free(text_of(line, FB_DEVICE_CUDA, FB_KNOB_ROWS, 1, &one, NULL));
+    fb_free(text_of(line, FB_DEVICE_CUDA, FB_KNOB_ROWS, 4, &four, NULL));
+    assert_int_equal(one, 10);
+    assert_int_equal(four, 3);
+    expect_text(line, FB_DEVICE_CUDA, (setting){FB_KNOB_ROWS, 4}, "fb_g < 4");
 }
 
 static void the_schedule_says_them(void **state)
