@@ -368,14 +368,27 @@ static bool deal_lines(const fb_nest *nest, const fb_knobs *knobs, int vector, f
     return true;
 }
 
-/* Neighbours that move together, a group a thread or, one a block's width after the other, a few. */
+static bool has_slow_functions(const fb_nest *nest, const fb_section *s)
+{
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_OP && fb_op_get(nest->graph->nodes[s->values[i].node].op)->special)
+            return true;
+    return false;
+}
+
+/* Neighbours that move together, a group a thread: memory is busiest so. What also computes slow functions leaves it
+ * waiting, unless a thread has sent for several groups by then, one a block's width after the other. Measured on an H200,
+ * 134 million elements in 16 bits: gelu 174 µs, four groups 154; in 32 bits 256 and 253; relu 124 and 129, of 32 bits 249
+ * and 261. */
 static void deal_elements(const fb_nest *nest, const fb_knobs *knobs, int vector, fb_section_schedule *x)
 {
+    enum { EACH = 4, MANY = 1 << 22 };
     const fb_section *s = x->section;
     int64_t groups = x->rows / vector, asked = fb_knob_of(knobs, FB_KNOB_ROWS);
     for (int i = 0; i < nest->n_sections; i++)
         if (nest->sections[i].n_passes) asked = 0; /* it is asked of these */
-    x->each = asked > 0 && s->rows.n == 1 && vector > 1 && !s->scatter && !s->blocked ? (int)asked : 1;
+    if (!asked) asked = groups >= MANY && has_slow_functions(nest, s) ? EACH : 1;
+    x->each = s->rows.n == 1 && vector > 1 && !s->scatter && !s->blocked ? (int)asked : 1;
     x->blocks = fb_ceil_div(groups, (int64_t)x->threads * x->each);
 }
 
