@@ -9,6 +9,8 @@
  */
 #include "decide/decide.h"
 #include "decide/moves.h"
+#include "decide/whole_loop.h"
+#include "plan/parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,6 +97,16 @@ static fb_plan *begin(autopilot *w)
     if (!taken) return none;
     fb_plan_free(none);
     return taken;
+}
+
+/* Loops of the script that no preset made one kernel. */
+static void merge_loops(autopilot *w)
+{
+    const fb_planner *p = w->plan->planner;
+    if (p != w->d->planner || !p->machine.target->grid_barrier) return;
+    for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(w->d); i++)
+        if (p->g->nodes[i].op == FB_OP_LOOP && !fb_plan_whole_loop(w->plan, p->g->nodes[i].attrs->region))
+            w->plan = fb_decide_loop(w->d, w->plan, i);
 }
 
 /* ---- moves ---- */
@@ -231,6 +243,7 @@ fb_plan *fb_auto_plan(fb_decider *d)
     w.left = room < LEAST_JUDGED ? LEAST_JUDGED : room > MOST_JUDGED ? MOST_JUDGED : room;
     w.left_ahead = AHEAD_JUDGED;
     w.plan = begin(&w);
+    merge_loops(&w);
     w.n_moves = fb_moves_list(d->planner, w.arena, &w.moves);
     w.declined = FB_NEW_ARRAY(w.arena, bool, w.n_moves + 1);
     improve(&w);

@@ -248,6 +248,33 @@ static void the_preset_sends_round(void **state)
     bench_free(&b);
 }
 
+/* A loop that is written as one: `auto` has it as one kernel, unless that decision is refused. */
+static void a_loop_as_written_is_one_kernel_in_auto(void **state)
+{
+    (void)state;
+    bench b = bench_of(steps_of_size(STEPS, false, 256, 512), FB_DEVICE_CUDA);
+    fb_planner *p = planner_of(fb_planner_roll(b.p)->graph, FB_DEVICE_CUDA);
+    fb_preset_use use;
+    fb_error err;
+    fb_steps *steps = NULL;
+    assert_true(fb_preset_parse("auto", &use, &err));
+    fb_plan *one = fb_preset_make(&use, p, &steps, &err);
+    assert_int_equal(fb_plan_whole_loop(one, 1), 1);
+    check_plan(one);
+    int at = 0;
+    while (at < fb_steps_kept(steps) && fb_steps_at(steps, at)->what.kind != FB_STEP_GENERATE) at++;
+    assert_true(at < fb_steps_kept(steps) && fb_steps_at(steps, at)->outcome == FB_STEP_TAKEN);
+    use.n_no = 1;
+    use.no[0] = at + 1;
+    fb_plan *apart = fb_preset_make(&use, p, NULL, &err);
+    assert_int_equal(fb_plan_whole_loop(apart, 1), 0);
+    fb_steps_free(steps);
+    fb_plan_free(one);
+    fb_plan_free(apart);
+    fb_planner_free(p);
+    bench_free(&b);
+}
+
 /* No preset of the list makes another graph of it. */
 static void it_is_asked_for(void **state)
 {
@@ -265,9 +292,13 @@ static void it_is_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_decided_goes_along), cmocka_unit_test(files_say_it),
-        cmocka_unit_test(steps_apart_stay_apart),      cmocka_unit_test(the_preset_rolls),
-        cmocka_unit_test(the_preset_sends_round),      cmocka_unit_test(it_is_asked_for),
+        cmocka_unit_test(what_was_decided_goes_along),
+        cmocka_unit_test(files_say_it),
+        cmocka_unit_test(steps_apart_stay_apart),
+        cmocka_unit_test(the_preset_rolls),
+        cmocka_unit_test(the_preset_sends_round),
+        cmocka_unit_test(a_loop_as_written_is_one_kernel_in_auto),
+        cmocka_unit_test(it_is_asked_for),
     };
     return cmocka_run_group_tests_name("rolled", tests, NULL, NULL);
 }
