@@ -454,6 +454,7 @@ static void recording_stands_in(void **unused)
     must_show(t, "predict first");
     must_show(t, "launches no graphs");
     term_keys(t, "1 l j Enter");
+    must_show(t, "Predict again"); /* a key before that, while it tries, would say nothing */
     must_show(t, "launches no graphs");
     must_show(t, "Compare what was recorded as replay:h200");
     term_keys(t, "Enter");
