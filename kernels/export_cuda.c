@@ -35,7 +35,8 @@ static NAME(status) load(handle *h, int k, int units)
     if (c->shared > 48 * 1024 &&
         cuFuncSetAttribute(h->functions[k], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, c->shared) != CUDA_SUCCESS)
         return CODE(NO_CODE); /* a GPU with less of it */
-    if (c->wide && cuFuncSetAttribute(h->functions[k], CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1) != CUDA_SUCCESS)
+    if (c->wide &&
+        cuFuncSetAttribute(h->functions[k], CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1) != CUDA_SUCCESS)
         return CODE(NO_CODE);
     if (!c->together && !c->row) return CODE(OK);
     if (cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, h->functions[k], c->block[0], (size_t)c->shared) !=

@@ -372,6 +372,34 @@ def _conv(g, x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
     return batched(g, x, k + 2, whole)
 
 
+def by_phases(g, x, w, b, size, stride, padding, dilation, groups):
+    """With a stride every stride-th element of the result is made of the same elements of the kernel, and of neighbours in x:
+    `stride` convolutions of x as it is, a dimension, which are one product with the kernel's elements dealt to them. Their
+    results lie between each other, and what padding takes away is cut off."""
+    kernel, n, inner, out = w.shape[2:], x.shape[0], w.shape[0] // groups, w.shape[1] * groups
+    k, rows, depth, taps, before, after = len(kernel), out, inner, [], [], []
+    turned = g.swap(g.view(w, [groups, inner, out // groups] + kernel), 1, 2)
+    for d, s in enumerate(stride):
+        m, rest = -(-kernel[d] // s), math.prod(kernel[d + 1:])
+        turned = g.pad(g.view(turned, [rows, depth, kernel[d], rest]), [0, 0, 0, m * s - kernel[d]])
+        turned = g.unary("flip", g.view(turned, [rows, depth, m, s, rest]), axes=[2])
+        turned = g.permute(turned, [0, 3, 1, 2, 4])
+        rows, depth = rows * s, depth * m
+        taps.append(m)
+        before.append((dilation[d] if s == 1 else 1) * (m - 1))
+        over = padding[d] + size[d] - (x.shape[2 + d] + before[d]) * s
+        after.append(before[d] + max(-(-over // s), 0))
+    y = convolved(g, x, g.view(turned, [rows, inner] + taps), None, [1] * k, before, after, dilation, groups)
+    places = y.shape[2:]
+    if b is not None:
+        y = g.binary("add", g.view(y, [n, out, rows // out * math.prod(places)]), g.view(b, [out, 1]))
+    y = g.permute(g.view(y, [n, out] + stride + places), [0, 1] + [2 + (k if i % 2 == 0 else 0) + i // 2 for i in range(2 * k)])
+    y = g.view(y, [n, out] + [q * s for q, s in zip(places, stride)])
+    for d in range(k):
+        y = g.slice(y, 2 + d, padding[d], padding[d] + size[d])
+    return y
+
+
 @call("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def _conv_transpose(g, x, w, b=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """A convolution of x with zeros between its elements, by the kernel from behind."""
@@ -381,7 +409,11 @@ def _conv_transpose(g, x, w, b=None, stride=1, padding=0, output_padding=0, grou
     before = [dilation[d] * (kernel[d] - 1) - padding[d] for d in range(k)]
     after = [n + m for n, m in zip(before, more)]
     attrs = {"stride": stride, "padding": padding, "output_padding": more, "dilation": dilation, "groups": groups}
+    phases = any(s > 1 for s in stride) and all(s == 1 or n == 1 for s, n in zip(stride, dilation)) and min(before) >= 0
     def make(x):
+        size = [(n - 1) * s + l - p + m + 1 for n, s, l, p, m in zip(x.shape[2:], stride, before, padding, more)]
+        if phases and min(size) > 0 and math.prod(x.shape) > 0:
+            return by_phases(g, x, w, b, size, stride, padding, dilation, groups)
         turned = g.swap(g.view(w, [groups, channels // groups, out] + kernel), 1, 2)
         turned = g.unary("flip", g.view(turned, [groups * out, channels // groups] + kernel), axes=list(range(2, 2 + k)))
         for d in range(k):

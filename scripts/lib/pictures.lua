@@ -156,6 +156,38 @@ local function set_apart(x, dim, stride)
   return x:view(apart):pad(padding):view(shape):slice(dim, 0, (n - 1) * stride + 1)
 end
 
+-- With a stride every stride-th element of the result is made of the same elements of the kernel, and of neighbours in x:
+-- `stride` convolutions of x as it is, a dimension, which are one product with the kernel's elements dealt to them. Their
+-- results lie between each other, and what padding takes away is cut off.
+local function by_phases(what, x, W, b, o, out, size)
+  local k, n, inner = #o.kernel, x.shape[1], x.shape[2] // o.groups
+  local turned = W:view({ o.groups, inner, out // o.groups, table.unpack(o.kernel) }):transpose(1, 2)
+  local rows, depth, taps, before, after = out, inner, {}, {}, {}
+  for d = 1, k do
+    local s = o.stride[d]
+    local m = (o.kernel[d] + s - 1) // s
+    local reach = s == 1 and o.dilation[d] * (m - 1) or m - 1
+    turned = turned:view({ rows, depth, o.kernel[d], product(o.kernel, d + 1) })
+    turned = turned:pad({ 0, 0, 0, m * s - o.kernel[d] }):view({ rows, depth, m, s, product(o.kernel, d + 1) })
+    turned = turned:flip(2):permute({ 0, 3, 1, 2, 4 })
+    rows, depth, taps[d] = rows * s, depth * m, m
+    before[d], after[d] = reach, reach + math.max(o.padding[d] + size[d] - (x.shape[2 + d] + reach) * s + s - 1, 0) // s
+  end
+  turned = turned:view({ rows, inner, table.unpack(taps) })
+  local y = convolved(what, x, turned, nil, each(what, "stride", 1, k), o.dilation, before, after, o.groups)
+  local places = table.move(y.shape, 3, 2 + k, 1, {})
+  if b then y = y:view({ n, out, rows // out * product(places) }) + b:view({ out, 1 }) end
+  local apart, order, whole = { n, out }, { 0, 1 }, { n, out }
+  for d = 1, k do
+    apart[2 + d], apart[2 + k + d] = o.stride[d], places[d]
+    order[2 * d + 1], order[2 * d + 2] = 1 + k + d, 1 + d
+    whole[2 + d] = places[d] * o.stride[d]
+  end
+  y = y:view(apart):permute(order):view(whole)
+  for d = 1, k do y = y:slice(1 + d, o.padding[d], o.padding[d] + size[d]) end
+  return y
+end
+
 -- The gradient of a convolution as a layer: a convolution of x with zeros between its elements, by the kernel from
 -- behind. W is [in, out / groups, kernel…].
 local function conv_transpose(k)
@@ -172,14 +204,18 @@ local function conv_transpose(k)
     end
     local attrs = { stride = o.stride, padding = o.padding, output_padding = o.more, dilation = o.dilation, groups = o.groups }
     return x.graph:op(what, { x, W, b }, attrs, function()
-      local flipped, before, after, apart = {}, {}, {}, x
+      local flipped, before, after, apart, size = {}, {}, {}, x, {}
+      local strides, phases = false, true
       for d = 1, k do
         flipped[d] = 1 + d
         before[d] = o.dilation[d] * (o.kernel[d] - 1) - o.padding[d]
         after[d] = before[d] + o.more[d]
         if before[d] < 0 then error(what .. ": padding beyond the kernel", 0) end
-        apart = set_apart(apart, 1 + d, o.stride[d])
+        size[d] = (x.shape[2 + d] - 1) * o.stride[d] + before[d] - o.padding[d] + o.more[d] + 1
+        if o.stride[d] > 1 then strides, phases = true, phases and o.dilation[d] == 1 end
       end
+      if strides and phases and product(x.shape) > 0 then return by_phases(what, x, W, b, o, out, size) end
+      for d = 1, k do apart = set_apart(apart, 1 + d, o.stride[d]) end
       local turned = W:view({ o.groups, inner // o.groups, each_out, table.unpack(o.kernel) }):transpose(1, 2)
       turned = turned:view({ out, inner // o.groups, table.unpack(o.kernel) }):flip(table.unpack(flipped))
       return convolved(what, apart, turned, b, each(what, "stride", 1, k), o.dilation, before, after, o.groups)

@@ -95,6 +95,17 @@ def main():
         found.append(apart(g, m, pooled(g, x, kernel, stride, padding, "maximum")))
         a = CALLS[f"avg_pool{k}d"](g, x, kernel, stride, padding)
         found.append(apart(g, a, pooled(g, x, kernel, stride, padding, "add")))
+    for kernel, stride, padding, more in (
+        ([4], [2], [1], [0]),
+        ([2], [3], [0], [2]),
+        ([2, 2], [2, 2], [0, 0], [0, 0]),
+        ([7, 3], [2, 4], [6, 0], [1, 3]),
+        ([5, 1, 3], [3, 2, 1], [2, 0, 2], [0, 1, 0]),
+    ):
+        k, at = len(kernel), "_" + "_".join(str(n) for n in kernel + stride)
+        z, v = drawn(g, "z" + at, [2, 3] + [5, 2, 3][:k]), drawn(g, "v" + at, [3, 4] + kernel)
+        t = CALLS[f"conv_transpose{k}d"](g, z, v, None, stride, padding, more, 1, 1)
+        found.append(apart(g, t, spread_out(g, z, v, stride, padding, more, [1] * k)))
     g.outputs.append({"name": "out", "node": g.join("stack", found, 0).id})
     with open(sys.argv[2], "w") as f:
         f.write(g.document())

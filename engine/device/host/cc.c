@@ -46,33 +46,15 @@ static const int64_t most_memory = (int64_t)4 << 30, least_memory = (int64_t)1 <
 
 /* No -ffast-math: NaN and infinity mean what they mean in the reference. Contraction and relaxed errno and traps are
  * what the propagated bound allows for. */
-static const char *const flags[] = {"-O3",
-                                    "-march=native",
-                                    "-ffp-contract=fast",
-                                    "-fno-math-errno",
-                                    "-shared",
-                                    "-fno-trapping-math",
-                                    "-fPIC",
-                                    "-std=gnu17",
-                                    "-pipe",
-                                    "-fvisibility=default",
+static const char *const flags[] = {"-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared",
+                                    "-fno-trapping-math", "-fPIC", "-std=gnu17", "-pipe", "-fvisibility=default",
                                     /* A function of what is known beforehand, as at the padding of a border that has
                                      * a loop of its own, would be worked out by the compiler, more accurately than the
                                      * library does it: equal elements would be unequal. */
-                                    "-fno-builtin-lgamma_r",
-                                    "-fno-builtin-lgammaf_r",
-                                    "-fno-builtin-erf",
-                                    "-fno-builtin-erfc",
-                                    "-fno-builtin-log1p",
-                                    "-fno-builtin-expm1",
-                                    "-fno-builtin-tanh",
-                                    "-fno-builtin-tan",
-                                    "-fno-builtin-tanf",
-                                    "-fno-builtin-sin",
-                                    "-fno-builtin-sinf",
-                                    "-fno-builtin-cos",
-                                    "-fno-builtin-cosf",
-                                    "-w"};
+                                    "-fno-builtin-lgamma_r", "-fno-builtin-lgammaf_r", "-fno-builtin-erf",
+                                    "-fno-builtin-erfc", "-fno-builtin-log1p", "-fno-builtin-expm1",
+                                    "-fno-builtin-tanh", "-fno-builtin-tan", "-fno-builtin-tanf", "-fno-builtin-sin",
+                                    "-fno-builtin-sinf", "-fno-builtin-cos", "-fno-builtin-cosf", "-w"};
 static const char lightly[] = "-O1";
 enum { FLAGS = sizeof flags / sizeof *flags };
 
