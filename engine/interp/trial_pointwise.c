@@ -251,13 +251,14 @@ static void compare_apart(const job *j, chunk *c, int lanes, int n, const double
     }
 }
 
+enum { ALL_BELOW = 3, ALL_ABOVE = 4 };
+
 /* In one lane nothing that is open holds and all goes down, in one all holds and goes up: a stored maximum of 16 bits may
  * equal none of the values that it was made of, where these are computed anew and kept wide. In each of the others each
  * goes its own way. If two always turned together, or one always where the other does not, a sum would not show what one
  * of them adds to it; so each has as many ways as there are. */
 static bool goes_above(int lane, uint32_t draw)
 {
-    enum { ALL_BELOW = 3, ALL_ABOVE = 4 };
     if (lane == ALL_BELOW || lane == ALL_ABOVE) return lane == ALL_ABOVE;
     return draw >> lane & 1;
 }
@@ -321,7 +322,9 @@ static void decide_steps(const job *j, chunk *c, int n)
 }
 
 /* a mod b jumps where a / b is whole: from next to b down to nothing. So it does where all lanes agree on that, as on x
- * mod x, and x may be computed for each. Where roundings may make a 0 of b, it is no number in half of the lanes. */
+ * mod x, and x may be computed for each. Where roundings may make a 0 of b, it is no number in half of the lanes. Where
+ * they lead from one whole quotient to another it may be anything between, and one lane has each end: what is made of it
+ * may be flat where the others lie. */
 static void decide_remainders(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes;
@@ -349,8 +352,9 @@ static void decide_remainders(const job *j, chunk *c, int n)
         uint32_t draw = step_draw(j, quotients, k) ^ step_draw(j, c->x[0], k);
         for (int l = 1; l < lanes; l++) {
             double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a), part = rest / b;
-            if (isnan(rest) || fabs(part) > 1) continue;
             bool above = goes_above(l, draw);
+            if (c->spread[k] > 0.5 && (l == ALL_BELOW || l == ALL_ABOVE) && !isnan(rest)) part = 0;
+            if (isnan(rest) || fabs(part) > 1) continue;
             /* In units of b the rest is a little more than 0, or a little less than 1. */
             c->y[l][k] = above ? fmax(part, 0) * b : (1 + fmin(part, 0)) * b;
         }
