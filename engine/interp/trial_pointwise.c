@@ -214,6 +214,14 @@ static bool is_open(double margin, double spread)
     return spread > 0 && margin <= FB_TRIAL_MARGIN * spread;
 }
 
+/* Did a step lead this lane away from 0, further than it lies? Not where 0 lies as near as if it were there: of a square
+ * all lanes lead away from it. */
+static bool leads_away(double exact, double lane, double spread)
+{
+    enum { NEAR = 16 };
+    return fabs(exact) * NEAR >= spread && lane / exact > 2;
+}
+
 static uint32_t decision_draw(const job *j, double x)
 {
     return fb_trial_draw(fb_trial_bits(x), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
@@ -344,7 +352,7 @@ static void decide_remainders(const job *j, chunk *c, int n)
         if (is_open(fabs(divisor), divisors[k])) {
             bool takes = decision_draw(j, divisor) & 1;
             for (int l = 1; l < lanes; l++)
-                if (!(c->x[1][l][k] / divisor > 2) && (takes = !takes)) c->y[l][k] = NAN;
+                if (!leads_away(divisor, c->x[1][l][k], divisors[k]) && (takes = !takes)) c->y[l][k] = NAN;
             continue;
         }
         bool agree = q == whole && whole != 0 && dividends[k] > 0 && divisors[k] > 0;
@@ -377,7 +385,7 @@ static void decide_poles(const job *j, chunk *c, int n)
         bool takes = decision_draw(j, x) & 1;
         for (int l = 1; l < lanes; l++) {
             const double *first = of ? &c->x[0][l][k] : &place;
-            if ((c->x[of][l][k] - place) / x > 2) continue;
+            if (leads_away(x, c->x[of][l][k] - place, c->spread[k])) continue;
             if ((takes = !takes)) fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
         }
     }
