@@ -99,13 +99,16 @@ static fb_plan *begin(autopilot *w)
     return taken;
 }
 
-/* Loops of the script that no preset made one kernel. */
+/* Loops of the script that no preset made one kernel. Those of few steps stay as they are: what such a kernel saves is not
+ * worth the seconds that it takes to compile. */
 static void merge_loops(autopilot *w)
 {
+    enum { MANY_STEPS = 64 };
     const fb_planner *p = w->plan->planner;
     if (p != w->d->planner || !p->machine.target->grid_barrier) return;
     for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(w->d); i++)
-        if (p->g->nodes[i].op == FB_OP_LOOP && !fb_plan_whole_loop(w->plan, p->g->nodes[i].attrs->region))
+        if (p->g->nodes[i].op == FB_OP_LOOP && p->g->regions[p->g->nodes[i].attrs->region].trips >= MANY_STEPS &&
+            !fb_plan_whole_loop(w->plan, p->g->nodes[i].attrs->region))
             w->plan = fb_decide_loop(w->d, w->plan, i);
 }
 
