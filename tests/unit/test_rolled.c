@@ -14,7 +14,7 @@ static fb_graph *steps_of_size(int n, bool own, int rows, int width)
     fb_graph *g = fb_graph_new("steps");
     fb_id x = input(g, "x", DIMS(n * rows, width)), h = input(g, "h", DIMS(rows, width)),
           b = input(g, "b", DIMS(width));
-    fb_id w = own ? FB_NONE : source(g, FB_OP_PARAM, "w", DIMS(width, width), FB_F32), each[16];
+    fb_id w = own ? FB_NONE : source(g, FB_OP_PARAM, "w", DIMS(width, width), FB_F32), each[64];
     for (int t = 0; t < n; t++) {
         open_scope(g, "step", t, NULL, FB_NONE);
         if (own) w = source(g, FB_OP_PARAM, "w", DIMS(width, width), FB_F32);
