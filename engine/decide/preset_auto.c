@@ -39,13 +39,6 @@ typedef struct {
     fb_candidates ahead; /* of those still open, for the record */
 } autopilot;
 
-static double us_of(const fb_plan *plan)
-{
-    fb_plan_cost c;
-    fb_plan_cost_of(plan, &c);
-    return c.us;
-}
-
 /* ---- the beginning ---- */
 
 typedef struct {
@@ -69,7 +62,7 @@ static int beginnings(fb_planner *p, beginning *out)
         const fb_preset *preset = fb_preset_at(i);
         fb_plan *plan = preset == self ? NULL : preset->make(p, NULL);
         if (!plan) continue;
-        double us = us_of(plan);
+        double us = fb_plan_us(plan);
         out[n++] = (beginning){i, plan, !fb_plan_refusal(plan, NULL) && isfinite(us) ? us : INFINITY};
     }
     qsort(out, (size_t)n, sizeof *out, by_time);
@@ -84,7 +77,7 @@ static fb_plan *begin(autopilot *w)
     int n = beginnings(w->d->planner, at);
     fb_candidate *all = FB_NEW_ARRAY(w->arena, fb_candidate, n);
     fb_plan *none = fb_plan_new(w->d->planner), *taken = NULL;
-    double apart = us_of(none);
+    double apart = fb_plan_us(none);
     for (int i = 0; i < n; i++) all[i] = (fb_candidate){FB_STEP_BEGIN, at[i].preset, FB_NONE, apart - at[i].us};
     for (int i = 0; i < n && !taken && !fb_decider_done(w->d); i++) {
         fb_beside beside = {all + i + 1, n - i - 1};
@@ -106,10 +99,12 @@ static void merge_loops(autopilot *w)
     enum { MANY_STEPS = 64 };
     const fb_planner *p = w->plan->planner;
     if (p != w->d->planner || !p->machine.target->grid_barrier) return;
-    for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(w->d); i++)
-        if (p->g->nodes[i].op == FB_OP_LOOP && p->g->regions[p->g->nodes[i].attrs->region].trips >= MANY_STEPS &&
-            !fb_plan_whole_loop(w->plan, p->g->nodes[i].attrs->region))
+    for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(w->d); i++) {
+        if (p->g->nodes[i].op != FB_OP_LOOP) continue;
+        fb_id region = p->g->nodes[i].attrs->region;
+        if (p->g->regions[region].trips >= MANY_STEPS && !fb_plan_whole_loop(w->plan, region))
             w->plan = fb_decide_loop(w->d, w->plan, i);
+    }
 }
 
 /* ---- moves ---- */
@@ -187,7 +182,7 @@ static int by_gain(const void *a, const void *b)
 static void list_open(autopilot *w)
 {
     w->open.n = w->ahead.n = 0;
-    w->much_us = much * us_of(w->plan);
+    w->much_us = much * fb_plan_us(w->plan);
     for (int i = 0; i < w->n_moves && w->left > 0; i++) {
         fb_edit e;
         open_move o = {.move = i};

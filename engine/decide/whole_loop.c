@@ -45,17 +45,10 @@ fb_plan *fb_decide_whole_loop(const fb_plan *plan, fb_id loop, fb_verdict *v)
     return NULL;
 }
 
-static double us_of(const fb_plan *plan)
-{
-    fb_plan_cost c;
-    fb_plan_cost_of(plan, &c);
-    return c.us;
-}
-
 static void tell_whole(const fb_plan *before, const fb_plan *whole, const char *verdict, fb_str *why)
 {
     char from[32], to[32];
-    fb_format_us(from, us_of(before)), fb_format_us(to, us_of(whole));
+    fb_format_us(from, fb_plan_us(before)), fb_format_us(to, fb_plan_us(whole));
     fb_str_addf(why,
                 "with its products generated and all of a step in one stage, %s → %s predicted for the whole run: %s",
                 from, to, verdict);
@@ -70,7 +63,7 @@ static fb_plan *faster_as_one(const fb_plan *plan, fb_id loop, fb_str *why)
     fb_verdict v = fb_plan_try(plan, &edit, &plain), all = {0};
     fb_plan *whole = fb_decide_whole_loop(plan, loop, &all);
     bool plain_pays = plain && v.kind == FB_VERDICT_FINE;
-    bool whole_pays = whole && us_of(whole) < us_of(plain_pays ? plain : plan);
+    bool whole_pays = whole && fb_plan_us(whole) < fb_plan_us(plain_pays ? plain : plan);
     if (whole && (whole_pays || !plain_pays))
         tell_whole(plan, whole, all.text, why);
     else

@@ -115,9 +115,7 @@ static void add_trial(best *b, fb_plan *plan)
         fb_plan_free(plan);
         return;
     }
-    fb_plan_cost cost;
-    fb_plan_cost_of(plan, &cost);
-    FB_VEC_PUSH(&b->trials, (trial){.plan = plan, .predicted_us = cost.us, .us = NAN});
+    FB_VEC_PUSH(&b->trials, (trial){.plan = plan, .predicted_us = fb_plan_us(plan), .us = NAN});
 }
 
 static void take(fb_plan **plan, fb_plan **edited)

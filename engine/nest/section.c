@@ -154,8 +154,8 @@ void fb_nest_says_written(const fb_nest *nest, fb_str *out)
     const fb_node *n = &nest->graph->nodes[node];
     int64_t each = fb_reduced_elements(nest->graph, node), steps = 0;
     for (int s = 0; s < nest->n_sections; s++) steps += steps_written(&nest->sections[s], node);
-    int64_t once =
-        (each - (n->op != FB_OP_MEAN)) * fb_shape_elements(&n->shape); /* 0: of one element each, or of none */
+    /* 0: of one element each, or of none */
+    int64_t once = (each - (n->op != FB_OP_MEAN)) * fb_shape_elements(&n->shape);
     int64_t times = once > 0 ? steps / once : 0;
     fb_str_addf(out, "`%s` is computed where it is read, of %" PRId64 " elements each time", n->name, each);
     if (times > 1) fb_str_addf(out, ", %" PRId64 " times over", times);

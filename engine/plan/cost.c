@@ -124,3 +124,10 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
     }
     *out = view->cost;
 }
+
+double fb_plan_us(const fb_plan *plan)
+{
+    fb_plan_cost c;
+    fb_plan_cost_of(plan, &c);
+    return c.us;
+}

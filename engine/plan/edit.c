@@ -50,9 +50,7 @@ static toll toll_of_nodes(const fb_plan *plan, const fb_ids *nodes)
 /* Of all of it: what concerns no group alone. */
 static toll toll_of_plan(const fb_plan *plan)
 {
-    fb_plan_cost c;
-    fb_plan_cost_of(plan, &c);
-    return (toll){.us = c.us, .whole = true};
+    return (toll){.us = fb_plan_us(plan), .whole = true};
 }
 
 static void add_amount(fb_str *s, const char *verb, int launches, int64_t bytes)

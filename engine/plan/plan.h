@@ -125,6 +125,7 @@ typedef struct {
 
 void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out);
 void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out);
+double fb_plan_us(const fb_plan *plan); /* its `us` alone */
 
 /* ---- undo ---- */
 

@@ -345,6 +345,14 @@ static void deal_added(const fb_added *a, int members, fb_section_schedule *x)
     x->rows_a_block = fb_ceil_div(a->rows * members, x->blocks);
 }
 
+/* Lines or groups that a thread is asked to take; 0: none, or it is asked of sections that reduce. */
+static int64_t rows_asked(const fb_nest *nest, const fb_knobs *knobs)
+{
+    for (int i = 0; i < nest->n_sections; i++)
+        if (nest->sections[i].n_passes) return 0;
+    return fb_knob_of(knobs, FB_KNOB_ROWS);
+}
+
 /* An element by itself in each thread leaves memory waiting for the divisions that say where it is. Measured on an H100:
  * 281 million elements of windows of 11 × 11 took 931 µs, in lines 950, two lines a thread 613, four 511, eight 535; a bias
  * to 74 million, 3,025 in a line, 257 µs and 208. */
@@ -353,9 +361,7 @@ static bool deal_lines(const fb_nest *nest, const fb_knobs *knobs, int vector, f
     enum { EACH = 4, MANY = 1 << 20, IDLE = 8 }; /* elements; one of so many threads may have nothing to do */
     const fb_section *s = x->section;
     int n = s->rows.n;
-    int64_t asked = fb_knob_of(knobs, FB_KNOB_ROWS), each = asked ? asked : EACH;
-    for (int i = 0; i < nest->n_sections; i++)
-        if (nest->sections[i].n_passes) asked = 0; /* it is asked of these */
+    int64_t rows = fb_knob_of(knobs, FB_KNOB_ROWS), each = rows ? rows : EACH, asked = rows_asked(nest, knobs);
     if (n < 2 || s->scatter || s->blocked || asked == 1 || x->rows == 0) return false;
     int64_t along = s->rows.extent[n - 1] / vector, parts = fb_ceil_div(along, x->threads);
     int64_t lines = x->rows / s->rows.extent[n - 1], idle = parts * x->threads - along;
@@ -384,9 +390,7 @@ static void deal_elements(const fb_nest *nest, const fb_knobs *knobs, int vector
 {
     enum { EACH = 4, MANY = 1 << 22 };
     const fb_section *s = x->section;
-    int64_t groups = x->rows / vector, asked = fb_knob_of(knobs, FB_KNOB_ROWS);
-    for (int i = 0; i < nest->n_sections; i++)
-        if (nest->sections[i].n_passes) asked = 0; /* it is asked of these */
+    int64_t groups = x->rows / vector, asked = rows_asked(nest, knobs);
     if (!asked) asked = groups >= MANY && has_slow_functions(nest, s) ? EACH : 1;
     x->each = s->rows.n == 1 && vector > 1 && !s->scatter && !s->blocked ? (int)asked : 1;
     x->blocks = fb_ceil_div(groups, (int64_t)x->threads * x->each);

@@ -386,14 +386,14 @@ def by_phases(g, x, w, b, size, stride, padding, dilation, groups):
         turned = g.permute(turned, [0, 3, 1, 2, 4])
         rows, depth = rows * s, depth * m
         taps.append(m)
-        before.append((dilation[d] if s == 1 else 1) * (m - 1))
+        before.append(dilation[d] * (m - 1))  # dilated dimensions have no stride
         over = padding[d] + size[d] - (x.shape[2 + d] + before[d]) * s
         after.append(before[d] + max(-(-over // s), 0))
     y = convolved(g, x, g.view(turned, [rows, inner] + taps), None, [1] * k, before, after, dilation, groups)
     places = y.shape[2:]
     if b is not None:
         y = g.binary("add", g.view(y, [n, out, rows // out * math.prod(places)]), g.view(b, [out, 1]))
-    y = g.permute(g.view(y, [n, out] + stride + places), [0, 1] + [2 + (k if i % 2 == 0 else 0) + i // 2 for i in range(2 * k)])
+    y = g.permute(g.view(y, [n, out] + stride + places), [0, 1] + [a for d in range(k) for a in (2 + k + d, 2 + d)])
     y = g.view(y, [n, out] + [q * s for q, s in zip(places, stride)])
     for d in range(k):
         y = g.slice(y, 2 + d, padding[d], padding[d] + size[d])

@@ -166,7 +166,7 @@ local function by_phases(what, x, W, b, o, out, size)
   for d = 1, k do
     local s = o.stride[d]
     local m = (o.kernel[d] + s - 1) // s
-    local reach = s == 1 and o.dilation[d] * (m - 1) or m - 1
+    local reach = o.dilation[d] * (m - 1) -- dilated dimensions have no stride
     turned = turned:view({ rows, depth, o.kernel[d], product(o.kernel, d + 1) })
     turned = turned:pad({ 0, 0, 0, m * s - o.kernel[d] }):view({ rows, depth, m, s, product(o.kernel, d + 1) })
     turned = turned:flip(2):permute({ 0, 3, 1, 2, 4 })
