@@ -92,18 +92,15 @@ static fb_plan *begin(autopilot *w)
     return taken;
 }
 
-/* Loops of the script that no preset made one kernel. Those of few steps stay as they are: what such a kernel saves is not
- * worth the seconds that it takes to compile. */
+/* Loops of the script that no preset made one kernel. */
 static void merge_loops(autopilot *w)
 {
-    enum { MANY_STEPS = 64 };
     const fb_planner *p = w->plan->planner;
     if (p != w->d->planner || !p->machine.target->grid_barrier) return;
     for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(w->d); i++) {
         if (p->g->nodes[i].op != FB_OP_LOOP) continue;
         fb_id region = p->g->nodes[i].attrs->region;
-        if (p->g->regions[region].trips >= MANY_STEPS && !fb_plan_whole_loop(w->plan, region))
-            w->plan = fb_decide_loop(w->d, w->plan, i);
+        if (!fb_plan_whole_loop(w->plan, region)) w->plan = fb_decide_loop(w->d, w->plan, i);
     }
 }
 
