@@ -24,8 +24,9 @@
 enum {
     BLOCK = 1 << 15,
     SAMPLE_BLOCK = 1 << 12,
-    HANDED = 1 << 14, /* elements that are worth a thread where they are handed over */
-    HELD = 6,         /* values as large as the result that a block may hold */
+    PLACE_BLOCK = 1 << 6, /* around an element that is asked for */
+    HANDED = 1 << 14,     /* elements that are worth a thread where they are handed over */
+    HELD = 6,             /* values as large as the result that a block may hold */
     GROUPING_MOST = 1 << 22,
     LOOKS_MOST = 1 << 20, /* slots looked at for cuts that leave dimensions whole */
     RUN_LEAST = 256,      /* elements of such a block that lie together */
@@ -729,14 +730,59 @@ static bool cuts_alike(const run *r, const group *gr, int want, int shift)
     return true;
 }
 
+/* The block that an element of the first member is in. */
+static int64_t block_of(const run *r, const group *gr, int64_t element)
+{
+    const fb_shape *shape = shape_of(r, gr->members[0]);
+    int64_t index[FB_MAX_RANK], outer = 0;
+    if (gr->d < 0) return 0;
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        index[d] = element % shape->dim[d];
+        element /= shape->dim[d];
+    }
+    for (int d = 0; d < gr->d; d++)
+        if (!is_whole(gr, d)) outer = outer * shape->dim[d] + index[d];
+    return outer * gr->per + index[gr->d] / gr->rows;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The blocks that hold what is asked for, each once, into `to`, which has room for as many as there are elements. */
+static int64_t blocks_asked(const run *r, const group *gr, int64_t *to)
+{
+    const fb_trial_options *o = r->s->o;
+    int64_t n = 0;
+    for (int64_t k = 0; k < o->n_at; k++) to[k] = block_of(r, gr, o->at[k]);
+    qsort(to, (size_t)o->n_at, sizeof *to, by_number);
+    for (int64_t k = 0; k < o->n_at; k++)
+        if (!n || to[k] != to[n - 1]) to[n++] = to[k];
+    return n;
+}
+
 /* The blocks of a group that are evaluated: all, or some evenly spread from first to last. Smaller members come along:
- * the mean of a row with the row. */
+ * the mean of a row with the row. Of elements that are asked for, as many blocks at most. */
 static int64_t blocks_of(const run *r, const group *gr)
 {
+    if (r->s->o->at) return r->s->o->n_at < gr->n_blocks ? r->s->o->n_at : gr->n_blocks;
     int64_t n = fb_shape_elements(shape_of(r, gr->members[0])), sample = r->s->o->sample;
     if (!sample || sample >= n || gr->n_blocks < 3) return gr->n_blocks;
     int64_t blocks = fb_ceil_div(sample * gr->n_blocks, n) + 1;
     return blocks < 3 ? 3 : blocks < gr->n_blocks ? blocks : gr->n_blocks;
+}
+
+static bool is_sampled(const fb_trial_options *o)
+{
+    return o->sample || o->at;
+}
+
+/* Elements of the smallest blocks. */
+static int64_t block_least(const fb_trial_options *o)
+{
+    return o->at ? PLACE_BLOCK : o->sample ? SAMPLE_BLOCK : BLOCK;
 }
 
 /* What a group's cut is chosen from. */
@@ -758,7 +804,7 @@ static bool cut_beside(const run *r, group *gr, unsigned whole, choice *c)
         finer.cost = block_cost(r, &finer, middle_of(&finer));
         double all = finer.cost * (double)blocks_of(r, &finer);
         if (c->largest.n_blocks == 1 || finer.bytes <= c->most) c->largest = finer;
-        if (r->s->o->sample) {
+        if (is_sampled(r->s->o)) {
             if (all < c->least) c->least = all, *gr = finer;
             continue;
         }
@@ -775,8 +821,8 @@ static bool looks_beside(const run *r, const group *gr, const choice *c)
 {
     int rank = shape_of(r, gr->members[0])->rank;
     if (rank < 2 || rank > 6 || (double)r->n_want * r->s->n_slots * (1 << (rank - 1)) > LOOKS_MOST) return false;
-    if (!r->s->o->sample) return true;
-    double part = fmin(1, (double)r->s->o->sample / (double)c->n);
+    if (!is_sampled(r->s->o)) return true;
+    double part = fmin(1, (double)(r->s->o->at ? r->s->o->n_at : r->s->o->sample) / (double)c->n);
     return gr->n_blocks == 1 || c->least > 2 * part * c->whole;
 }
 
@@ -793,11 +839,11 @@ static void choose_cut(const run *r, group *gr, int64_t target)
     if (fine < (double)target) c.target = fine > 1 ? (int64_t)fine : 1;
     bool good = cut_beside(r, gr, 0, &c);
     double all = gr->cost * (double)blocks_of(r, gr);
-    if (good && !r->s->o->sample && all <= 1.1 * c.whole) return;
+    if (good && !is_sampled(r->s->o) && all <= 1.1 * c.whole) return;
     unsigned masks = looks_beside(r, gr, &c) ? 1u << (shape_of(r, gr->members[0])->rank - 1) : 0;
     for (unsigned whole = 1; whole < masks; whole++) {
         group other = *gr;
-        if (!cut_beside(r, &other, whole, &c) && !r->s->o->sample) continue;
+        if (!cut_beside(r, &other, whole, &c) && !is_sampled(r->s->o)) continue;
         if (good && other.cost * (double)blocks_of(r, &other) >= all) continue;
         *gr = other;
         all = gr->cost * (double)blocks_of(r, gr);
@@ -843,7 +889,7 @@ static void gather_members(const run *r, group *gr, bool *taken)
 static void open_groups(run *r)
 {
     bool *taken = fb_calloc((size_t)r->n_want + 1, sizeof *taken);
-    int64_t target = r->s->o->sample ? SAMPLE_BLOCK : BLOCK;
+    int64_t target = block_least(r->s->o);
     bool compares = (int64_t)r->n_want * r->n_want < GROUPING_MOST / (r->s->n_slots + 1);
     r->groups = fb_calloc((size_t)r->n_want + 1, sizeof *r->groups);
     int together = -1;
@@ -903,7 +949,7 @@ static void look_at_want(const run *r, int want, sharing *of)
     int shift = 0;
     group alone = {.n = 1, .members = &want, .shift = &shift}, *gr = &alone;
     if (fb_shape_elements(shape_of(r, want)) == 0) return;
-    cut(r, gr, 0, s->o->sample ? SAMPLE_BLOCK : BLOCK);
+    cut(r, gr, 0, block_least(s->o));
     double blocks = (double)blocks_of(r, gr);
     for (int k = 0; k < s->n_slots; k++) r->trial[k].wanted = false;
     int end = demand_block(r, gr, middle_of(gr), r->trial);
@@ -1024,7 +1070,7 @@ static bool compute_shared(run *r, fb_trial_eval *e)
     for (int k = 0; k < s->n_slots; k++)
         if (of.first[k]) bytes += 8.0 * s->lanes * (double)fb_shape_elements(&s->g->nodes[s->order[k]].shape);
     bool fits = bytes > 0 && bytes < (double)s->bytes_max / 2;
-    if (fits && !pays && s->o->sample) pays = cost_beside(r, &of) < 0.8 * now;
+    if (fits && !pays && is_sampled(s->o)) pays = cost_beside(r, &of) < 0.8 * now;
     if (fits && pays) {
         ok = keep_firsts(r, e, &of);
         close_groups(r);
@@ -1052,14 +1098,18 @@ static void open_tasks(run *r)
 {
     for (int k = 0; k < r->n_groups; k++) r->n_tasks += blocks_of(r, &r->groups[k]);
     r->tasks = fb_alloc((size_t)(r->n_tasks + 1) * sizeof *r->tasks);
-    int64_t n = 0;
+    int64_t n = 0, *asked = fb_alloc((size_t)(r->s->o->n_at + 1) * sizeof *asked);
     for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < r->n_groups; k++) {
             const group *gr = &r->groups[k];
-            int64_t blocks = blocks_of(r, gr);
+            int64_t blocks = r->s->o->at ? blocks_asked(r, gr, asked) : blocks_of(r, gr);
             if (beside_each_other(r, gr, blocks) != (pass == 1)) continue;
             for (int64_t b = 0; b < blocks; b++) {
-                int64_t block = blocks < gr->n_blocks ? b * (gr->n_blocks - 1) / (blocks - 1) : b;
+                int64_t block = b;
+                if (r->s->o->at)
+                    block = asked[b];
+                else if (blocks < gr->n_blocks)
+                    block = b * (gr->n_blocks - 1) / (blocks - 1);
                 r->tasks[n++] = (int64_t)k << 40 | block;
                 r->s->cost_total += gr->cost;
                 for (int i = 0; i < gr->n; i++) {
@@ -1070,6 +1120,8 @@ static void open_tasks(run *r)
         }
         if (pass == 0) r->n_serial = (int)n;
     }
+    r->n_tasks = n;
+    fb_free(asked);
 }
 
 static void show_groups(const run *r)

@@ -74,6 +74,10 @@ typedef struct {
     /* 0: all elements; else at least so many of each wanted node, in blocks that hold its beginning, its end and places
      * between; of a node that shares the blocks of a larger one, what lies in these */
     int64_t sample;
+    /* Elements of the only wanted node, ascending: the blocks that hold them are evaluated, and no others, whatever
+     * `sample` says. NULL: there is no such list. */
+    const int64_t *at;
+    int64_t n_at;
     int64_t max_bytes; /* of blocks under way; 0: an eighth of the memory. More: FB_ERR_LIMIT, naming the node */
     /* of elements; from the calling thread alone; false cancels */
     bool (*progress)(void *ctx, int64_t done, int64_t total);

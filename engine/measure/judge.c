@@ -7,6 +7,8 @@
  * registers along a run; the few elements of columns and of the last tile are added one by one. */
 #include "measure/judge.h"
 
+#include "base/rng.h"
+
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/element.h"
@@ -617,8 +619,40 @@ FB_JUDGE_FAST static bool judge_quickly(const fb_usual_spread *usual_spread, dou
     return !odd;
 }
 
+static bool is_suspect(const usual *u, double r, double spread, double got)
+{
+    double off = fabs(got - r);
+    return !same_special(got, r) && !(off <= allowed(u, r, spread));
+}
+
+/* Each that is found stays with the same chance, drawn from its place. */
+static void add_suspect(fb_suspects *s, int64_t at)
+{
+    if (s->at.n < s->most) {
+        FB_VEC_PUSH(&s->at, at);
+        return;
+    }
+    uint64_t found = (uint64_t)(s->most + ++s->more), chosen = fb_splitmix64((uint64_t)at) % found;
+    if (chosen < (uint64_t)s->most) s->at.at[chosen] = at;
+}
+
+void fb_judgement_add_suspect(fb_judgement *j, const fb_judge_shape *shape, int64_t at, double v, float most,
+                              const void *bytes)
+{
+    double got;
+    fb_elements_load(shape->dtype, 1, bytes, &got);
+    if (isinf(most)) {
+        j->undecided++;
+        return;
+    }
+    if (same_special(got, v)) return;
+    double distance = isfinite(got - v) ? fabs(got - v) : INFINITY;
+    j->max_abs = fmax(j->max_abs, distance);
+    is_worst(j, at, got, v, most, distance < INFINITY && most > 0 ? distance / most : INFINITY);
+}
+
 void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
-                            const fb_usual_spread *usual_spread, const void *bytes)
+                            const fb_usual_spread *usual_spread, const void *bytes, fb_suspects *suspects)
 {
     double got[CHUNK];
     int size = fb_dtype_size(shape->dtype);
@@ -640,7 +674,10 @@ void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_
         }
         for (int64_t k = 0; k < m; k++) {
             double r = v[done + k], spread = isfinite(r) ? 2 * (absolute + relative * fabs(r)) : 0;
-            judge_element(j, &u, first + done + k, r, spread, got[k]);
+            if (is_suspect(&u, r, spread, got[k]))
+                add_suspect(suspects, first + done + k);
+            else
+                judge_element(j, &u, first + done + k, r, spread, got[k]);
         }
     }
 }

@@ -25,7 +25,8 @@
  * elements that may be off by half of themselves.
  *
  * Of a very large tensor only samples have trials; all other elements are set against what is usual in these
- * (fb_judgement_add_usual).
+ * (fb_judgement_add_usual). One that lies beyond is a suspect: c (2 c + 1) is rounded unlike the rest near c = -1/2, where
+ * no sample may have been. Nothing is said of it before it has had trials of its own (judging.c).
  *
  * Where a right kernel and these figures meet by chance: of four million results of two products in bf16, with a
  * sigmoid behind them, eight lie beyond 8 spreads of their own and one beyond what is usual around it as well, by a
@@ -34,6 +35,7 @@
 #ifndef FB_MEASURE_JUDGE_H
 #define FB_MEASURE_JUDGE_H
 
+#include "base/vec.h"
 #include "interp/trial.h"
 #include "measure/report.h"
 
@@ -111,9 +113,18 @@ void fb_judgement_clear(fb_judgement *j);
  * judged in the node's dtype. */
 void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
                       const int64_t *i, const float *spread, const void *got);
-/* The same of elements that had no trials. They count in no region. */
+/* Elements that are beyond what is usual: `most` of all that were found, any of them, and how many more there were. */
+typedef struct {
+    FB_VEC(int64_t) at;
+    int64_t most, more;
+} fb_suspects;
+
+/* The same of elements that had no trials. They count in no region. Suspects are added to the list, and not judged. */
 void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
-                            const fb_usual_spread *usual, const void *got);
+                            const fb_usual_spread *usual, const void *got, fb_suspects *suspects);
+/* Element `at`, a suspect, by what its own trials allow (fb_judgement_allowed). */
+void fb_judgement_add_suspect(fb_judgement *j, const fb_judge_shape *shape, int64_t at, double v, float allowed,
+                              const void *got);
 /* How far off each element may be; INFINITY: it is undecided. What is judged beside that (the median, the tail,
  * regions) is not told. Integers may be off by nothing. */
 void fb_judgement_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to);

@@ -464,6 +464,69 @@ static void a_long_product_in_order_is_right(void **state)
     fb_graph_free(g);
 }
 
+/* x (x + b + x) + x, where few elements lie near x = -(1 + b) / 2: what is usual in samples says nothing of these, which have trials of
+ * their own. Of very many of them some have, and the others are undecided. */
+static void judge_unlike(int every, double wrong, fb_error_report *e)
+{
+    enum { N = 1 << 20, SAMPLES = 1 << 12, WRONG = 7 };
+    fb_graph *g = fb_graph_new("unlike");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(N), FB_F32);
+    fb_id b = source(g, FB_OP_INPUT, "b", SHAPE(N), FB_F32);
+    fb_id sum = NODE(g, FB_OP_ADD, "sum", NULL, NODE(g, FB_OP_ADD, "a", NULL, x, b), x);
+    fb_id y = NODE(g, FB_OP_ADD, "y", NULL, NODE(g, FB_OP_MUL, "product", NULL, x, sum), x);
+    float *at = fb_alloc(N * sizeof *at), *of = fb_alloc(N * sizeof *of), *got = fb_alloc(N * sizeof *got);
+    for (int64_t k = 0; k < N; k++) {
+        of[k] = (float)fb_rng_uniform(fb_rng_bits(5, (uint64_t)k), 4, 8);
+        at[k] = (float)fb_rng_normal(fb_rng_bits(6, (uint64_t)k), 0, 0.01);
+        if (k % every == every / 3) at[k] = -(1 + of[k]) / 2;
+        volatile float a = at[k] + of[k], all = a + at[k], product = at[k] * all;
+        got[k] = product + at[k];
+        if (k == (int64_t)WRONG * every + every / 3) got[k] += (float)wrong;
+    }
+    fb_given given[] = {{x, at}, {b, of}};
+    const void *stored = got;
+    fb_judging j = {.g = g, .want = &y, .got = &stored, .n = 1, .rest = true};
+    j.o = (fb_trial_options){.n_given = 2, .given = given, .seed = DATA_SEED, .sample = SAMPLES, .threads = 2};
+    fb_error err;
+    if (!fb_judgement_make(&j, e, NULL, &err)) fail_msg("%s", err.text);
+    fb_free(at), fb_free(of), fb_free(got);
+    fb_graph_free(g);
+}
+
+static void what_is_unlike_the_samples_has_trials_of_its_own(void **state)
+{
+    (void)state;
+    fb_error_report e;
+    judge_unlike(30011, 0, &e);
+    if (!e.ok) fail_msg("%s", e.worst);
+    assert_int_equal(e.undecided, 0);
+    judge_unlike(30011, 4e-5, &e);
+    assert_false(e.ok);
+    assert_non_null(strstr(e.worst, "expected"));
+    judge_unlike(131, 0, &e);
+    if (!e.ok) fail_msg("%s", e.worst);
+}
+
+static void of_many_suspects_some_are_told(void **state)
+{
+    (void)state;
+    enum { N = 4096, MOST = 8 };
+    tensor t = tensor_new(FB_F32, 1, N, 0);
+    fb_usual_spread usual = {0, 1e-8};
+    fb_suspects all = {.most = MOST};
+    fb_judgement j;
+    fb_judgement_clear(&j);
+    for (int64_t k = 0; k < N; k++) ((float *)t.got)[k] *= k % 2 ? 1.01F : 1;
+    fb_judgement_add_usual(&j, &t.shape, 0, N, t.exact, &usual, t.got, &all);
+    assert_int_equal(all.at.n, MOST);
+    assert_int_equal(all.more, N / 2 - MOST);
+    int64_t behind = 0;
+    for (int64_t k = 0; k < MOST; k++) assert_int_equal(all.at.at[k] % 2, 1), behind += all.at.at[k] > N / 2;
+    assert_in_range(behind, 1, MOST - 1); /* from anywhere */
+    FB_VEC_FREE(&all.at);
+    tensor_free(&t);
+}
+
 static void what_is_not_a_number_is_wrong_where_one_is_expected(void **state)
 {
     (void)state;
@@ -666,6 +729,8 @@ int main(void)
         cmocka_unit_test(what_tells_lies_along_what_is_reduced),
         cmocka_unit_test(a_chain_is_right),
         cmocka_unit_test(a_long_product_in_order_is_right),
+        cmocka_unit_test(what_is_unlike_the_samples_has_trials_of_its_own),
+        cmocka_unit_test(of_many_suspects_some_are_told),
         cmocka_unit_test(what_is_not_a_number_is_wrong_where_one_is_expected),
         cmocka_unit_test(what_lanes_disagree_about_is_undecided),
         cmocka_unit_test(what_rounding_decides_is_counted_by_elements),
