@@ -4,6 +4,10 @@
 // through shared memory, what follows of k alone is worked out once a warp, and what follows of a column once a product. The
 // left operand lies in shared memory, K steps at a time, where a thread finds the rows of a step side by side.
 //
+// Windows come again channel by channel: element k = P c + t lies as many elements behind t as c channels take, and is
+// inside where t is. Such steps are taken with c innermost, some of them written out: what says where the first is says it of
+// all, and the others are so many bytes on, which costs no instruction.
+//
 // It is used as kernels/gemm.cuh's tiles are, by functions that say what an element of an operand is.
 
 #ifndef FB_DIRECT
@@ -38,6 +42,19 @@ template <int M, int N, int K, int THREADS_OF_BLOCK> struct fb_direct {
         }
     }
 
+    // Adds one step: `a` holds the rows of it, b the thread's columns.
+    FB_DEVICE void add(registers &sums, const float *a, const float (&b)[EACH])
+    {
+#pragma unroll
+        for (int m = 0; m < M; m += PIECE) {
+            const fb_pack<float, PIECE> rows = fb_load<PIECE>(a + m);
+#pragma unroll
+            for (int r = 0; r < PIECE; r++)
+#pragma unroll
+                for (int e = 0; e < EACH; e++) sums[m + r][e] += rows.at[r] * b[e];
+        }
+    }
+
     // Adds the product over first <= k < last. All threads of the block call it.
     template <bool A_ALONG_K, bool B_ALONG_K, class FA, class FB>
     FB_DEVICE void accumulate(registers &sums, unsigned char *shared, int first, int last, FA a_of, FB b_of)
@@ -53,15 +70,35 @@ template <int M, int N, int K, int THREADS_OF_BLOCK> struct fb_direct {
                 float b[EACH];
 #pragma unroll
                 for (int e = 0; e < EACH; e++) b[e] = value_of(b_of(k0 + k, (int)threadIdx.x + e * THREADS));
-#pragma unroll
-                for (int m = 0; m < M; m += PIECE) {
-                    const fb_pack<float, PIECE> rows = fb_load<PIECE>(a + k * M + m);
-#pragma unroll
-                    for (int r = 0; r < PIECE; r++)
-#pragma unroll
-                        for (int e = 0; e < EACH; e++) sums[m + r][e] += rows.at[r] * b[e];
-                }
+                add(sums, a + k * M, b);
             }
+        }
+        fb_meet<THREADS>(); // the memory is free for what follows
+    }
+
+    // The same over all k = P c + t, c < last, of b_of(c, t, n); TOGETHER of c are written out, and divide `last`.
+    template <bool A_ALONG_K, int P, int TOGETHER, class FA, class FB>
+    FB_DEVICE void accumulate_periods(registers &sums, unsigned char *shared, int last, FA a_of, FB b_of)
+    {
+        constexpr int PERIODS = K / (P * TOGETHER) * TOGETHER; // that lie in shared memory
+        static_assert(PERIODS > 0, "whole periods");
+        float *const a = reinterpret_cast<float *>(shared);
+        for (int first = 0; first < last; first += PERIODS) {
+            fb_meet<THREADS>(); // everyone is done with what lies there
+            load<A_ALONG_K>(a, first * P, a_of);
+            fb_meet<THREADS>();
+            const int end = last - first < PERIODS ? last - first : PERIODS;
+            for (int c0 = 0; c0 < end; c0 += TOGETHER)
+#pragma unroll 1
+                for (int t = 0; t < P; t++)
+#pragma unroll
+                    for (int c = 0; c < TOGETHER; c++) {
+                        float b[EACH];
+#pragma unroll
+                        for (int e = 0; e < EACH; e++)
+                            b[e] = value_of(b_of(first + c0 + c, t, (int)threadIdx.x + e * THREADS));
+                        add(sums, a + ((c0 + c) * P + t) * M, b);
+                    }
         }
         fb_meet<THREADS>(); // the memory is free for what follows
     }

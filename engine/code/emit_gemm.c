@@ -110,9 +110,17 @@ void fb_emit_tiled_right(const writer *w, int product, const char *column, bool 
 {
     const fb_product *x = &w->t->products[product];
     fb_emit_cuda_declare(w->e, x->right.batch, "fb_batch");
-    fb_emit_cuda_declare(w->e, x->right.k, "fb_k");
+    if (!w->e->replaced) fb_emit_cuda_declare(w->e, x->right.k, "fb_k");
     fb_emit_cuda_declare(w->e, x->right.outer, column);
     fb_emit_tiled_element(w, w->e->nest->n_sections + w->t->n_phases + product, &x->right, piece, inside);
+}
+
+/* What k is where steps are taken by periods. */
+static fb_replaced periods_of(const writer *w, const fb_phase *p)
+{
+    const fb_operand *o = &w->t->products[p->product[0]].right;
+    if (!w->tile.period) return (fb_replaced){0};
+    return (fb_replaced){o->k, fb_direct_step(w->e->nest, o->k, w->tile.period, "fb_period", "fb_step")};
 }
 
 static void write_right(const writer *w, const fb_phase *p, const fb_tile_operand *x)
@@ -123,7 +131,8 @@ static void write_right(const writer *w, const fb_phase *p, const fb_tile_operan
     const char *own = "n0 + fb_n", *all = fb_emit_tiled_strips(w, p, t->n_strips > 1 ? "fb_column" : own);
     const int steps = w->tile.direct ? 1 : w->tile.k; /* a direct tile asks for no element beyond k */
     bool guarded = !all || fb_emit_cuda_is_guarded(t->columns, w->tile.strip) || fb_emit_cuda_is_guarded(p->k, steps);
-    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", returned(w, x, guarded));
+    fb_emit_open(e, "[&](%s, fb_at fb_n) -> %s", w->tile.period ? "fb_at fb_period, fb_at fb_step" : "fb_at fb_k",
+                 returned(w, x, guarded));
     if (t->n_strips > 1) {
         fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
         own = "fb_column";
@@ -131,6 +140,8 @@ static void write_right(const writer *w, const fb_phase *p, const fb_tile_operan
     const char *inside = NULL;
     fb_emit_cuda_guard(w->e, own, t->columns, w->tile.strip, piece, &inside);
     fb_emit_cuda_guard(w->e, "fb_k", p->k, steps, piece, &inside);
+    const fb_replaced steps_of_periods = periods_of(w, p);
+    if (w->tile.period) e->replaced = &steps_of_periods;
     if (all) {
         fb_emit_tiled_right(w, p->product[0], all, piece, inside);
     } else {
@@ -143,6 +154,7 @@ static void write_right(const writer *w, const fb_phase *p, const fb_tile_operan
         }
         fb_emit(e, "return {};");
     }
+    e->replaced = NULL;
     fb_emit_close_by(e, "});");
 }
 
@@ -166,9 +178,15 @@ static void write_phase(const writer *w, int phase)
         last = fb_arena_printf(e->arena, "min(fb_part * %" PRId64 " + %" PRId64 ", %" PRId64 ")", part, part, p->k);
     }
     if (p->ratio != 1) fb_emit(e, "fb_tile::scale(fb_sums, %s);", fb_emit_literal(e, w->t->dtype, p->ratio));
-    fb_emit_list(e, "fb_tile::%s<%s, %s>(", w->t->kept ? "accumulate_kept" : "accumulate",
-                 left.along_k ? "true" : "false", right.along_k ? "true" : "false");
-    if (w->t->kept)
+    if (w->tile.period)
+        fb_emit_list(e, "fb_tile::accumulate_periods<%s, %d, %d>(", left.along_k ? "true" : "false", w->tile.period,
+                     w->tile.together);
+    else
+        fb_emit_list(e, "fb_tile::%s<%s, %s>(", w->t->kept ? "accumulate_kept" : "accumulate",
+                     left.along_k ? "true" : "false", right.along_k ? "true" : "false");
+    if (w->tile.period)
+        fb_emit(e, "fb_sums, fb_shared, %" PRId64 ",", p->k / w->tile.period);
+    else if (w->t->kept)
         fb_emit(e, "fb_sums, fb_shared, %s, fb_fresh, %s,", kept_at(w, phase), last);
     else
         fb_emit(e, "fb_sums, fb_shared, %s, %s,", first, last);

@@ -57,6 +57,10 @@ typedef struct {
     int64_t shift; /* elements that the launch's offset has added to the pointer already */
 } fb_emit_arg;
 
+typedef struct {
+    fb_ix var, by;
+} fb_replaced;
+
 struct fb_emitter {
     const fb_target *target;
     const fb_spelling *spell; /* the target's, or what stands in for it in a part of the kernel */
@@ -86,10 +90,11 @@ struct fb_emitter {
     const char **whole;  /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
     /* chains: what stands for element `at` of a product (or of the left operand of the last one, storage FB_ON_CHIP) */
     const char *(*on_chip)(fb_emitter *e, fb_id node, fb_ix at);
-    const char *chip[3];      /* what its products, and the left operand of the last one, are called */
-    bool divides_rows;        /* what a whole row of a product is divided by is inverted once */
-    const char **divisors;    /* a value of a row that elements are divided by: what says how; NULL: there is none */
-    struct fb_name_set *used; /* names taken in this kernel */
+    const char *chip[3];         /* what its products, and the left operand of the last one, are called */
+    bool divides_rows;           /* what a whole row of a product is divided by is inverted once */
+    const fb_replaced *replaced; /* a variable that is written as an expression; NULL: none */
+    const char **divisors;       /* a value of a row that elements are divided by: what says how; NULL: there is none */
+    struct fb_name_set *used;    /* names taken in this kernel */
 };
 
 /* ---- text ---- */

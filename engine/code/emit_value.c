@@ -12,6 +12,7 @@
 const char *fb_emit_index(fb_emitter *e, fb_ix at, bool inner)
 {
     fb_str s = {0};
+    if (e->replaced) at = fb_ix_substitute(e->nest->pool, at, e->replaced->var, e->replaced->by);
     fb_ix_print(e->nest->pool, at, inner, &s);
     const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
     fb_str_free(&s);

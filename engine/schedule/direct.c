@@ -18,10 +18,12 @@ enum {
     WARP = 32,
     SECTOR = 8,        /* elements that memory is read by */
     MOST_ROWS = 32,    /* of a tile */
-    MOST_SUMS = 64,    /* of a thread */
+    MOST_SUMS = 96,    /* of a thread */
     MOST_SECTORS = 16, /* that a warp's load touches, on average */
     LEAST_K = 16,
-    MOST_LEFT = 12 << 10, /* bytes of the left operand in shared memory */
+    MOST_LEFT = 12 << 10,       /* bytes of the left operand in shared memory … */
+    MOST_OF_PERIODS = 48 << 10, /* … and of whole periods */
+    MOST_TOGETHER = 8,          /* steps that are written out */
 };
 
 /* ---- how far apart neighbours lie ---- */
@@ -68,6 +70,59 @@ static double sectors_of(const fb_nest *nest, const fb_operand *o, int64_t k, in
     return all;
 }
 
+/* ---- periods ---- */
+
+fb_ix fb_direct_step(const fb_nest *nest, fb_ix k, int period, const char *c, const char *t)
+{
+    fb_index_pool *p = nest->pool;
+    fb_ix of_c = fb_ix_var(p, c, fb_ix_extent(p, k) / period), of_t = fb_ix_var(p, t, period);
+    return fb_ix_add(p, fb_ix_scale(p, of_c, period), of_t);
+}
+
+/* With k = period · c + t: do all places lie along c, and is nothing asked about it? */
+static bool is_period(const fb_nest *nest, const fb_operand *o, int period)
+{
+    fb_index_pool *p = nest->pool;
+    fb_ix c = fb_ix_var(p, "c", fb_ix_extent(p, o->k) / period), t = fb_ix_var(p, "t", period), rest;
+    fb_ix step = fb_ix_add(p, fb_ix_scale(p, c, period), t);
+    int64_t stride;
+    for (int i = 0; i < o->section.n_values; i++) {
+        const fb_value *v = &o->section.values[i];
+        if (v->kind != FB_VALUE_LOAD && v->kind != FB_VALUE_INDEX) continue;
+        fb_ix at = fb_ix_substitute(p, v->at, o->k, step);
+        if (v->kind == FB_VALUE_INDEX ? fb_ix_uses(p, at, c) : !fb_ix_stride(p, at, c, &stride, &rest)) return false;
+        for (int w = v->when; w != FB_NONE; w = nest->whens[w].outer)
+            if (fb_ix_uses(p, fb_ix_substitute(p, nest->whens[w].at, o->k, step), c)) return false;
+    }
+    return true;
+}
+
+/* The smallest number of steps after which places come again, so much further on; 0: there is none, or too few of them. */
+static int period_of(const fb_nest *nest, const fb_operand *o)
+{
+    enum { ROOM = 32 };
+    int64_t k = fb_ix_extent(nest->pool, o->k), by[ROOM];
+    int best = 0;
+    for (int i = 0; i < o->section.n_values; i++) {
+        const fb_value *v = &o->section.values[i];
+        if (v->kind != FB_VALUE_LOAD) continue;
+        int n = fb_ix_divisors(nest->pool, v->at, o->k, by, ROOM);
+        for (int d = 0; d < n && d < ROOM; d++) {
+            bool smaller = !best || by[d] < best;
+            if (smaller && k % by[d] == 0 && by[d] < k && is_period(nest, o, (int)by[d])) best = (int)by[d];
+        }
+    }
+    return best;
+}
+
+/* Of so many periods as many as are written out. */
+static int together_of(int64_t periods)
+{
+    for (int n = MOST_TOGETHER; n > 1; n--)
+        if (periods % n == 0) return n;
+    return 0;
+}
+
 /* ---- the tile ---- */
 
 static const fb_operand *right_of(const fb_tiled *t, int phase)
@@ -97,10 +152,23 @@ static double places_of(const fb_nest *nest, const fb_operand *o)
 
 /* Instructions for an element of a phase's right operand: what it is loaded and made by, one more for each four sectors
  * that a load touches, and what says where it is. */
-static double element_of(const fb_nest *nest, int phase, double sectors)
+typedef struct {
+    double all, place; /* place: of all, what says where it is, and whether it is inside */
+} element_cost;
+
+static element_cost element_of(const fb_nest *nest, int phase, double sectors)
 {
+    enum { ADDRESS = 2 };
     const fb_operand *o = right_of(nest->tiled, phase);
-    return fb_gemm_instructions(nest, &o->section) + places_of(nest, o) + sectors / 4;
+    element_cost c = {.place = places_of(nest, o)};
+    c.all = fb_gemm_instructions(nest, &o->section) + c.place + sectors / 4;
+    for (int i = 0; i < o->section.n_values; i++) {
+        const fb_value *v = &o->section.values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
+        c.place += ADDRESS;
+        for (int w = v->when; w != FB_NONE; w = nest->whens[w].outer) c.place += w != v->when; /* one chooses a zero */
+    }
+    return c;
 }
 
 static double sectors_in(const fb_nest *nest, int phase)
@@ -110,7 +178,7 @@ static double sectors_in(const fb_nest *nest, int phase)
 }
 
 /* Fills the instructions for an element, a phase each, which all tiles have alike. */
-static bool is_for(const fb_nest *nest, const int64_t *value, double *element)
+static bool is_for(const fb_nest *nest, const int64_t *value, element_cost *element)
 {
     const fb_tiled *t = nest->tiled;
     static const fb_knob tiles[] = {FB_KNOB_TILE_M, FB_KNOB_TILE_N, FB_KNOB_TILE_K, FB_KNOB_STAGES, FB_KNOB_SPLIT_K};
@@ -138,7 +206,7 @@ int64_t fb_direct_shared(const fb_gemm_tile *x)
 /* A warp's instructions at a step are its multiply-adds, the rows it fetches four at a time, and its elements. Each takes
  * longer than a cycle: ten convolutions of 16 to 64 rows on an H100 (2026-11, 0.2 to 9 ms) took 1.34 to 1.57 of the
  * instructions, and one 1.22. */
-static double cycles_of(const fb_nest *nest, const double *element, const fb_gemm_tile *x)
+static double cycles_of(const fb_nest *nest, const element_cost *element, const fb_gemm_tile *x)
 {
     enum { REGISTERS = 65536, OTHER = 44, UNIT = 8, MOST_THREADS = 2048, RESERVE = 1024, SCHEDULERS = 4 };
     const double issue = 1.5, alone = 60, begins = 1200, ends = 2480, spread = 0.22;
@@ -150,7 +218,8 @@ static double cycles_of(const fb_nest *nest, const double *element, const fb_gem
     double blocks = (double)x->blocks, together = fmax(fmin(room, ceil(blocks / t->units)), 1);
     double busy = ceil(warps * together / SCHEDULERS);
     for (int p = 0; p < t->n_phases; p++) {
-        double step = x->m * each + x->m / (double)PIECE + each * element[p], k = (double)t->phases[p].k;
+        double of_element = element[p].all - (x->period ? element[p].place * (1 - 1.0 / x->together) : 0);
+        double step = x->m * each + x->m / (double)PIECE + each * of_element, k = (double)t->phases[p].k;
         cycles += k * fmax(busy * issue * step, alone + step) + begins * ceil(k / x->k);
     }
     cycles += spread * together * x->m * x->n;
@@ -159,14 +228,15 @@ static double cycles_of(const fb_nest *nest, const double *element, const fb_gem
 
 double fb_direct_cycles(const fb_nest *nest, const fb_gemm_tile *x)
 {
-    double *element = fb_alloc((size_t)nest->tiled->n_phases * sizeof *element);
+    element_cost *element = fb_alloc((size_t)nest->tiled->n_phases * sizeof *element);
     for (int p = 0; p < nest->tiled->n_phases; p++) element[p] = element_of(nest, p, sectors_in(nest, p));
     double cycles = cycles_of(nest, element, x);
     fb_free(element);
     return cycles;
 }
 
-static void try_tile(const fb_nest *nest, const double *element, fb_gemm_tile x, fb_gemm_tile *best, double *cycles)
+static void try_tile(const fb_nest *nest, const element_cost *element, fb_gemm_tile x, fb_gemm_tile *best,
+                     double *cycles)
 {
     const fb_tiled *t = nest->tiled;
     x.n = x.strip;
@@ -178,9 +248,28 @@ static void try_tile(const fb_nest *nest, const double *element, fb_gemm_tile x,
     if (now < *cycles) *best = x, *cycles = now;
 }
 
-static void try_tiles(const fb_nest *nest, const double *element, fb_gemm_tile *out, double *cycles)
+/* Steps by periods, where there are enough of them and those of one round have room. */
+static void take_periods(const fb_nest *nest, fb_gemm_tile *x)
 {
-    enum { FEW = 64, MANY = 256, MOST_EACH = 8 };
+    const fb_tiled *t = nest->tiled;
+    if (t->n_phases > 1) return;
+    int period = period_of(nest, right_of(t, 0));
+    if (!period) return;
+    int together = together_of(t->phases[0].k / period);
+    int64_t round = (int64_t)period * together, least = 4 * x->m * round;
+    if (!together || least > MOST_OF_PERIODS) return;
+    if (least < MOST_LEFT) round *= MOST_LEFT / least;
+    if (round > t->phases[0].k) round = t->phases[0].k;
+    if (round % PIECE && round < t->phases[0].k) return; /* the left operand is loaded in pieces */
+    x->period = period;
+    x->together = together;
+    x->k = (int)fb_ceil_div(round, PIECE) * PIECE;
+}
+
+static void try_tiles(const fb_nest *nest, const element_cost *element, fb_gemm_tile *out, double *cycles)
+{
+    enum { FEW = 64, MANY = 256 };
+    static const int columns[] = {1, 2, 3, 4, 6, 8, 0}; /* of a thread */
     const fb_tiled *t = nest->tiled;
     int64_t deepest = 1, tiles = fb_ceil_div(t->rows, MOST_ROWS), most;
     for (int p = 0; p < t->n_phases; p++)
@@ -189,17 +278,18 @@ static void try_tiles(const fb_nest *nest, const double *element, fb_gemm_tile *
     x.m = (int)fb_ceil_div(fb_ceil_div(t->rows, tiles), PIECE) * PIECE;
     most = MOST_LEFT / 4 / x.m / PIECE * PIECE;
     x.k = (int)(deepest < most ? fb_ceil_div(deepest, PIECE) * PIECE : most);
+    take_periods(nest, &x);
     for (x.threads = FEW; x.threads <= MANY; x.threads *= 2) {
-        for (int each = 1; each <= MOST_EACH && each * x.m <= MOST_SUMS; each *= 2) {
-            x.strip = x.threads * each;
-            if (x.strip / 2 < t->columns || (x.threads == FEW && each == 1)) try_tile(nest, element, x, out, cycles);
+        for (int i = 0; columns[i] && columns[i] * x.m <= MOST_SUMS; i++) {
+            x.strip = x.threads * columns[i];
+            if (x.strip / 2 < t->columns || (x.threads == FEW && !i)) try_tile(nest, element, x, out, cycles);
         }
     }
 }
 
 bool fb_direct_choose(const fb_nest *nest, const int64_t *value, fb_gemm_tile *out, double *cycles)
 {
-    double *element = fb_alloc((size_t)nest->tiled->n_phases * sizeof *element);
+    element_cost *element = fb_alloc((size_t)nest->tiled->n_phases * sizeof *element);
     *cycles = INFINITY;
     if (is_for(nest, value, element)) try_tiles(nest, element, out, cycles);
     fb_free(element);

@@ -7,9 +7,10 @@
 
 typedef struct {
     bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
-    bool direct; /* each thread has all rows of its columns, and reads these where they lie (schedule/direct.c) */
-    int m, n, k; /* of a block; n: all strips */
-    int strip;   /* columns of one */
+    bool direct; /* each thread has all rows of its columns, and reads these where they lie (schedule/direct.c) … */
+    int period, together; /* … `together` steps k = period · c + t of neighbouring c at a time; period 0: as k goes */
+    int m, n, k;          /* of a block; n: all strips */
+    int strip;            /* columns of one */
     int warp_m, warp_n, threads;
     int slices;        /* groups of warps that share a tile's k, without tensor cores */
     int stages, usual; /* of the pipeline: so many, and as many as there would be if nobody asked */
@@ -31,6 +32,8 @@ fb_gemm_tile fb_gemm_tile_had(const fb_nest *nest, const fb_knobs *knobs);
 int64_t fb_gemm_part(const fb_nest *nest, const fb_gemm_tile *tile, int phase);
 /* Bytes of shared memory that the right operands of a phase take where they stay. */
 int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int phase);
+/* What k of its right operand is where steps are taken by periods: of two variables that are called so. */
+fb_ix fb_direct_step(const fb_nest *nest, fb_ix k, int period, const char *c, const char *t);
 /* Time of its arithmetic, in the tile of these knobs (NULL: automatic). */
 double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 

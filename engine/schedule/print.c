@@ -115,8 +115,10 @@ static void add_tile(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
     if (t.direct) {
         fb_str_addf(out,
                     "  tile %d × %d, a thread all rows of %d columns, read where they lie: %" PRId64
-                    " blocks of %d threads\n    %d of k at a time in %" PRId64 " bytes of shared memory\n",
+                    " blocks of %d threads\n    %d of k at a time in %" PRId64 " bytes of shared memory",
                     t.m, t.n, t.n / t.threads, t.blocks, t.threads, t.k, t.shared_bytes);
+        if (t.period) fb_str_addf(out, ", %d steps each %d apart", t.together, t.period);
+        fb_str_add(out, "\n");
         return;
     }
     fb_str_addf(out, "  tile %d × %d, steps of %d in %d stage%s: %" PRId64 " blocks of %d threads\n", t.m, t.n, t.k,

@@ -245,6 +245,18 @@ static inline void case_deep_windows(fb_graph *g, fb_dtype d)
     windows(g, d, 90, 22, 15);
 }
 
+/* Eight channels at a time, two rounds of them and half a one. */
+static inline void case_many_windows(fb_graph *g, fb_dtype d)
+{
+    windows(g, d, 70, 40, 15);
+}
+
+/* As many channels as nothing divides. */
+static inline void case_odd_windows(fb_graph *g, fb_dtype d)
+{
+    windows(g, d, 70, 13, 15);
+}
+
 static const struct gemm_case {
     const char *name;
     void (*build)(fb_graph *g, fb_dtype d);
@@ -294,6 +306,8 @@ static const struct gemm_case {
     {"windows f32", case_windows, FB_F32, {}},
     {"windows f32 in a tile", case_windows, FB_F32, {{FB_KNOB_TILE_M, 16}}},
     {"deep windows f32", case_deep_windows, FB_F32, {}},
+    {"many windows f32", case_many_windows, FB_F32, {}},
+    {"odd windows f32", case_odd_windows, FB_F32, {}},
     {"kept f16", case_kept, FB_F16, {}},
     {"pairs f32", case_pairs, FB_F32, {}},
     {"head f16", case_head, FB_F16, {}},
