@@ -205,11 +205,13 @@ int64_t fb_direct_shared(const fb_gemm_tile *x)
 
 /* A warp's instructions at a step are its multiply-adds, the rows it fetches four at a time, and its elements. Each takes
  * longer than a cycle: ten convolutions of 16 to 64 rows on an H100 (2026-11, 0.2 to 9 ms) took 1.34 to 1.57 of the
- * instructions, and one 1.22. */
+ * instructions, and one 1.22. By periods of which eight are written out three took 1.24 to 1.35 on an H200, of three one
+ * 1.54. */
 static double cycles_of(const fb_nest *nest, const element_cost *element, const fb_gemm_tile *x)
 {
     enum { REGISTERS = 65536, OTHER = 44, UNIT = 8, MOST_THREADS = 2048, RESERVE = 1024, SCHEDULERS = 4 };
-    const double issue = 1.5, alone = 60, begins = 1200, ends = 2480, spread = 0.22;
+    const double issue = x->period ? 1.22 + 0.9 / x->together : 1.5, alone = 60, begins = 1200, ends = 2480,
+                 spread = 0.22;
     const fb_tiled *t = nest->tiled;
     double each = (double)x->n / x->threads, warps = x->threads / (double)WARP, cycles = ends;
     double registers = fmin(ceil((x->m * each + each + OTHER) / UNIT) * UNIT, 255);
