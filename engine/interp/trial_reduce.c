@@ -266,12 +266,14 @@ typedef struct {
     int64_t whole[FB_LANES][ROWS];
 } results;
 
-/* Terms repeat in a lane as they do in the exact one. */
+/* Terms repeat in a lane as they do in the exact one. Where that is infinite, beside a pole say, it tells nothing of lanes
+ * that are not. */
 static void finish_row(const job *j, int lane, const sum_state *s, results *r, int64_t at)
 {
     r->y[lane][at] = s->sum;
     r->error[lane][at] = state_error(j->node->op, s, j->of);
-    if (lane && r->error[lane][at] != 0 && r->error[0][at] > r->error[lane][at]) r->error[lane][at] = r->error[0][at];
+    double exact = r->error[0][at];
+    if (lane && isfinite(exact) && r->error[lane][at] != 0 && exact > r->error[lane][at]) r->error[lane][at] = exact;
 }
 
 static void reduce_floats(const job *j, int lane, const double *x, int64_t count, results *r, int64_t at)

@@ -345,6 +345,30 @@ static void test_sums_of_nothing_turn_one_by_one(void **state)
     rig_free(&r);
 }
 
+/* What is infinite in lane 0, beside a pole, is a number in lanes that lie beside it: so is what it is added up with. */
+static void test_sums_beside_a_pole_are_numbers(void **state)
+{
+    (void)state;
+    enum { K = 22, N = 8 };
+    rig r = rig_new();
+    double signs[K], terms[K * N];
+    for (int k = 0; k < K; k++) {
+        signs[k] = k % 2 ? -1 : 1;
+        for (int i = 0; i < N; i++) terms[k * N + i] = i ? signs[k] : (double)0.37f;
+    }
+    fb_id x = data(&r, FB_F32, SHAPE(1, K), signs), w = data(&r, FB_F32, SHAPE(K, N), terms);
+    fb_id over = add1(&r, FB_OP_DIGAMMA, add2(&r, FB_OP_MATMUL, x, w));
+    fb_id want[] = {add_at(&r, FB_OP_SUM, over, last_axis), add_at(&r, FB_OP_MEAN, over, last_axis)};
+    trials *t = try_all(&r, want, 2);
+    for (int i = 0; i < 2; i++) {
+        int numbers = 0;
+        for (int l = 1; l <= FB_TRIALS; l++) numbers += isfinite(t->at[i].v[l][0]);
+        assert_true(isinf(t->at[i].v[0][0]) && numbers > FB_TRIALS / 2);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* What a function gave, stored as it comes from most devices, less the same computed anew: 0, whatever its size. */
 static void test_a_value_less_itself_is_nothing(void **state)
 {
@@ -2386,6 +2410,7 @@ int main(void)
         cmocka_unit_test(test_signs_of_computed_zeros_are_open),
         cmocka_unit_test(test_sums_of_one_keep_their_sign),
         cmocka_unit_test(test_sums_of_nothing_turn_one_by_one),
+        cmocka_unit_test(test_sums_beside_a_pole_are_numbers),
         cmocka_unit_test(test_a_value_less_itself_is_nothing),
         cmocka_unit_test(test_close_ranks_are_exchanged),
     };
