@@ -472,21 +472,24 @@ static void is_worst(fb_judgement *j, int64_t at, double got, double expected, d
     j->most = most;
 }
 
-static void judge_element(fb_judgement *j, const usual *u, int64_t at, double r, double spread, double got)
+/* Returns what roundings may lead to; 0 where no lane moves it, or it is undecided. */
+static double judge_element(fb_judgement *j, const usual *u, int64_t at, double r, double spread, double got)
 {
     if (isfinite(r) && fabs(r) > j->largest) j->largest = fabs(r);
     if (isinf(spread)) {
         j->undecided++;
-        return;
+        return 0;
     }
     double most = allowed(u, r, spread);
     j->drowned += 2 * most > fabs(r);
     if (spread > 0 && isfinite(got)) count_ratio(j, fabs(got - r), fmax(spread, around(u, r) / 2));
-    if (same_special(got, r)) return;
+    double by_roundings = spread > 0 ? most : 0;
+    if (same_special(got, r)) return by_roundings;
     double distance = fabs(got - r);
     if (!isfinite(distance)) distance = INFINITY;
     if (distance > j->max_abs) j->max_abs = distance;
     is_worst(j, at, got, r, most, distance < INFINITY && most > 0 ? distance / most : INFINITY);
+    return by_roundings;
 }
 
 /* Of an element that lanes move: its error over its own spread. */
@@ -497,7 +500,7 @@ static inline double own_ratio(const steps *s, double r, double spread, double o
 }
 
 static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
-                          const float *spread, const double *got)
+                          const float *spread, const double *got, const double *most)
 {
 #define OFF(K)    (got[K] - v[K])
 #define COUNTS(K) (is_judged(v[K], spread[K]) && isfinite(got[K]))
@@ -506,12 +509,14 @@ static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t 
     for (int64_t i = first, stop; i < end; i = stop) {
         int to[4], m;
         int64_t rounded = 0;
-        double along = 0, offset = 0, own = 0;
+        double along = 0, offset = 0, along_squares = 0, offset_squares = 0, own = 0;
         stop = run_of(shape, i, end, to, &m);
         for (int64_t k = i - first; k < stop - first; k++) {
             if (!COUNTS(k)) continue;
             along += OFF(k) * v[k];
             offset += OFF(k);
+            along_squares += most[k] * v[k] * (most[k] * v[k]);
+            offset_squares += most[k] * most[k];
             own += spread[k] > 0 ? own_ratio(&s, v[k], spread[k], OFF(k)) : 0;
             rounded += spread[k] > 0;
         }
@@ -520,6 +525,8 @@ static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t 
             j->region[to[t]].rounded += rounded;
             j->region[to[t]].along += along;
             j->region[to[t]].offset += offset;
+            j->region[to[t]].along_squares += along_squares;
+            j->region[to[t]].offset_squares += offset_squares;
         }
     }
     FOR_EDGES(shape, first, end, region, at, {
@@ -527,6 +534,8 @@ static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t 
         if (COUNTS(k)) {
             j->region[region].along += OFF(k) * v[k];
             j->region[region].offset += OFF(k);
+            j->region[region].along_squares += most[k] * v[k] * (most[k] * v[k]);
+            j->region[region].offset_squares += most[k] * most[k];
             j->region[region].own += spread[k] > 0 ? own_ratio(&s, v[k], spread[k], OFF(k)) : 0;
             j->region[region].rounded += spread[k] > 0;
         }
@@ -538,7 +547,7 @@ static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t 
 static void judge_floats(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
                          const float *spread, const char *bytes)
 {
-    double got[CHUNK];
+    double got[CHUNK], most[CHUNK];
     int size = fb_dtype_size(shape->dtype);
     for (int64_t done = 0, m; done < n; done += m) {
         m = n - done < CHUNK ? n - done : CHUNK;
@@ -546,8 +555,8 @@ static void judge_floats(fb_judgement *j, const fb_judge_shape *shape, int64_t f
         fb_elements_load(shape->dtype, m, bytes + done * size, got);
         usual u = usual_of(shape, m, v + done, s);
         for (int64_t k = 0; k < m; k++)
-            judge_element(j, &u, first + done + k, v[done + k], s ? (double)s[k] : 0, got[k]);
-        if (s) judge_regions(j, shape, first + done, m, v + done, s, got);
+            most[k] = judge_element(j, &u, first + done + k, v[done + k], s ? (double)s[k] : 0, got[k]);
+        if (s) judge_regions(j, shape, first + done, m, v + done, s, got, most);
     }
 }
 
@@ -687,6 +696,8 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
     for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
         to->region[r].along += part->region[r].along;
         to->region[r].offset += part->region[r].offset;
+        to->region[r].along_squares += part->region[r].along_squares;
+        to->region[r].offset_squares += part->region[r].offset_squares;
         to->region[r].own += part->region[r].own;
         to->region[r].rounded += part->region[r].rounded;
     }
@@ -756,8 +767,10 @@ static region_figures judge_region(const fb_judgement *j, const fb_region_spread
     if (l->n >= REGION_LEAST && l->squares > 0 && isfinite(l->squares)) {
         double along = fmax(largest_lane(l->along), sqrt(l->along_squares) / 4);
         double offset = fmax(largest_lane(l->offset), sqrt(l->offset_squares) / 4);
-        f.along = fabs(j->region[r].along) / (FB_JUDGE_REGION * along + unit * l->squares);
-        f.offset = fabs(j->region[r].offset) / (FB_JUDGE_REGION * offset + unit * l->sizes);
+        along = fmax(FB_JUDGE_REGION * along, sqrt(j->region[r].along_squares));
+        offset = fmax(FB_JUDGE_REGION * offset, sqrt(j->region[r].offset_squares));
+        f.along = fabs(j->region[r].along) / (along + unit * l->squares);
+        f.offset = fabs(j->region[r].offset) / (offset + unit * l->sizes);
     }
     double rounded = (double)j->region[r].rounded;
     if (rounded >= REGION_LEAST)

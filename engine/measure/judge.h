@@ -16,7 +16,9 @@
  *   - in each region (all, first and last row and column, last tile, sixteen parts) the error has no component along
  *     the values, <e,r>/<r,r>, and no mean, beyond FB_JUDGE_REGION times the largest of any lane. A factor that is lost
  * in the rounding of each element is not lost in this. Where few elements of a region are rounded, ties above all, the
- *     errors of all lanes may cancel by chance: their spreads added as independent ones count too, by a quarter.
+ *     errors of all lanes may cancel by chance: their spreads added as independent ones count too, by a quarter. Nor is
+ *     a region held to less than its elements are: what roundings of each may be, added as independent ones. Of squares one
+ *     may be most of the region, and its lanes all round it to one number by chance.
  *   - in each region the errors over the elements' own spreads (half a step of their dtype at least, and
  *     FB_JUDGE_ELEMENT of them at most) are FB_JUDGE_OWN or less on average. That is what finds a small tensor wrong of
  * which each element may be so: a right kernel's average is about 0.4, and was nowhere found above 1.
@@ -95,8 +97,9 @@ fb_usual_spread fb_spread_usual(const fb_spread *s);
 typedef struct {
     struct {
         double along, offset;
-        double own;      /* Σ of errors over own spreads … */
-        int64_t rounded; /* … of so many elements, which lanes move */
+        double along_squares, offset_squares; /* Σ(a·r)², Σa² of what roundings of the elements may be, a */
+        double own;                           /* Σ of errors over own spreads … */
+        int64_t rounded;                      /* … of so many elements, which lanes move */
     } region[FB_JUDGE_REGIONS];
     int64_t bin[FB_JUDGE_BINS];          /* elements by error over spread; bin k: up to 2^((k - 15) / 2) */
     int64_t compared, undecided, beyond; /* beyond: what is allowed, but not by much */

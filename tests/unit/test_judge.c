@@ -298,6 +298,24 @@ static void rows_that_are_alike_are_off_by_one_draw(void **state)
     }
 }
 
+/* One of squares may be most of a tensor, and all its lanes round it to one number by chance: it may be off by what the
+ * others are, and not by more. */
+static void one_element_is_off_by_what_the_others_are(void **state)
+{
+    (void)state;
+    for (int times = 1; times <= 4; times += 3) {
+        tensor t = tensor_new(FB_BF16, 9, 1, 0);
+        for (int64_t k = 0; k < t.n; k++) {
+            t.exact[k] = k ? 0.0103 * (double)k : 1.00015;
+            store(&t, k, t.exact[k]);
+            for (int l = 0; l < FB_TRIALS; l++) t.lane[l][k] = k ? t.exact[k] * (l % 2 ? 1.007 : 0.993) : 1;
+        }
+        store(&t, 0, 1 - times * 0x1p-7);
+        assert_int_equal(judged(&t).ok, times == 1);
+        tensor_free(&t);
+    }
+}
+
 /* ---- inputs that tell ---- */
 
 static fb_id added(fb_graph *g, fb_op op, fb_id arg, fb_attrs at)
@@ -725,6 +743,7 @@ int main(void)
         cmocka_unit_test(a_small_tensor_is_found),
         cmocka_unit_test(of_very_many_a_few_are_undecided),
         cmocka_unit_test(rows_that_are_alike_are_off_by_one_draw),
+        cmocka_unit_test(one_element_is_off_by_what_the_others_are),
         cmocka_unit_test(what_a_relu_cuts_off_is_no_spread),
         cmocka_unit_test(what_tells_lies_along_what_is_reduced),
         cmocka_unit_test(a_chain_is_right),
