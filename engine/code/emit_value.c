@@ -257,8 +257,8 @@ static const char *operation(fb_emitter *e, const fb_value *v)
     for (int i = 0; i < v->n_args; i++) operands[i] = fb_emit_ref(e, v->args[i]);
     fb_dtype of = e->section->values[v->args[n->op == FB_OP_WHERE]].dtype;
     if (n->op == FB_OP_CAST && is_whole(e, v))
-        return fb_arena_printf(e->arena, "%s%s(%s)", e->spell->whole, n->dtype == FB_F64 ? "" : "f",
-                               convert(e, operands[0], of, n->dtype));
+        return fb_arena_printf(e->arena, "%s%s(%s, %s)", e->spell->whole, n->dtype == FB_F64 ? "" : "f",
+                               convert(e, operands[0], of, n->dtype), of == FB_I32 ? "0x1p31f" : "0x1p63f");
     if (n->op == FB_OP_CAST) return convert(e, operands[0], of, n->dtype);
     if (n->op == FB_OP_DIV && e->divisors && e->divisors[v->args[1]])
         return fb_arena_printf(e->arena, "fb_long_over%s(%s, %s)", of == FB_F32 ? "" : "h", operands[0],
