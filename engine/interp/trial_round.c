@@ -237,6 +237,13 @@ static void take_side(fb_rounding *r, int lane, int of_two)
     r->flush = r->flush && r->to == FB_F32;
 }
 
+/* Is it what rows of one element are reduced to? */
+static bool is_of_one(const fb_trial_eval *e, const fb_node *n)
+{
+    return fb_op_get(n->op)->cls == FB_CLASS_REDUCTION &&
+           fb_shape_elements(&n->shape) == fb_shape_elements(&fb_trial_node(e, n->args[0])->shape);
+}
+
 void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, const double *from)
 {
     const fb_node *node = fb_trial_node(e, id);
@@ -247,10 +254,11 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
     fb_op_class cls = fb_op_get(node->op)->cls;
     bool pointwise = cls == FB_CLASS_POINTWISE;
     bool held = node->dtype == FB_F32 && (node->op != FB_OP_MUL || !e->s->fused[e->s->slot[id]]);
-    /* Lane 6 is one in which rows are at hand: what they are reduced to stays as wide as it was summed up. */
+    /* Lane 6 is one in which rows are at hand: what they are reduced to stays as wide as it was summed up. But what one
+     * such sum is reduced to, which is itself, was stored: where both are read, what it was rounded by is left. */
     bool fused = lane == FUSED || (is_multiplied(lane, node->dtype) && cls != FB_CLASS_REDUCTION);
     bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) || (fused && (!pointwise || held));
-    stored |= is_multiplied(lane, node->dtype) && e->s->multiplied[e->s->slot[id]];
+    stored |= is_multiplied(lane, node->dtype) && (e->s->multiplied[e->s->slot[id]] || is_of_one(e, node));
     bool sum = e->s->sum[e->s->slot[id]], handed_on = sum && fb_trial_chooses(node->op);
     stored |= e->s->steady[e->s->slot[id]] && !sum;
     fb_rounding r = fb_rounding_of(e->s, lane, id, node->dtype, stored);

@@ -126,6 +126,22 @@ static void test_a_value_and_its_stored_mean(void **state)
     rig_free(&r);
 }
 
+/* The same of a value that was summed up itself. */
+static void test_a_sum_and_its_stored_mean(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs row = {.n_axes = 1, .axes = {1}, .keepdim = true};
+    fb_id x = normal(&r, FB_OP_INPUT, FB_BF16, SHAPE(100, 4)), sum = add_at(&r, FB_OP_SUM, x, row);
+    fb_id y = add2(&r, FB_OP_SUB, sum, add_at(&r, FB_OP_MEAN, sum, row));
+    trials *t = try_all(&r, &y, 1);
+    int left = 0;
+    for (int64_t k = 0; k < 100; k++) left += t->at[0].v[6][k] != 0;
+    assert_true(left > 40); /* not those whose sum bf16 holds */
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* 70 to the 36th is beyond f32, whatever it is multiplied by then. */
 static void test_products_that_overflow_on_the_way_are_open(void **state)
 {
@@ -2394,6 +2410,7 @@ int main(void)
         cmocka_unit_test(test_choices_are_rounded),
         cmocka_unit_test(test_a_maximum_may_equal_none),
         cmocka_unit_test(test_a_value_and_its_stored_mean),
+        cmocka_unit_test(test_a_sum_and_its_stored_mean),
         cmocka_unit_test(test_products_that_overflow_on_the_way_are_open),
         cmocka_unit_test(test_means_whose_sums_overflow_are_open),
         cmocka_unit_test(test_products_lost_both_ways_are_open),
