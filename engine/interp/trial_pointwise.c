@@ -93,6 +93,7 @@ typedef struct {
     float *summed;             /* of the result, which is such an operand of others */
     bool adds;                 /* two operands, or takes one from the other */
     bool relates;              /* … or is the angle of the two */
+    bool either_zero[2];       /* … where a sign or a pole counts, an operand whose 0 has either sign */
     bool wide[2];              /* … in f64, an operand that is a product */
     reader near[3];            /* margins of operands that have them; x is NULL where they have none */
     double *margins;           /* of the result; NULL */
@@ -369,6 +370,34 @@ static void decide_remainders(const job *j, chunk *c, int n)
     }
 }
 
+/* Which of two zeros is the larger one is nobody's promise, also where they were given: is the node such a maximum, or
+ * a view of one? */
+static bool has_either_zero(const fb_trial_shared *s, fb_id id)
+{
+    for (;;) {
+        const fb_node *n = &s->g->nodes[id];
+        if (s->leaf[s->slot[id]]) return false;
+        if (fb_trial_is_extremum(n->op) || turns[n->op].how == FB_TURN_KINK) return true;
+        if (fb_op_get(n->op)->cls != FB_CLASS_VIEW && n->op != FB_OP_NEG) return false;
+        id = n->args[0];
+    }
+}
+
+/* Beside such a 0 a pole has two sides, and half of the lanes have each. */
+static void decide_zeros(const job *j, chunk *c, int n)
+{
+    int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
+    for (int k = 0; k < n; k++) {
+        if (c->x[of][0][k] != 0) continue;
+        uint32_t draw = decision_draw(j, of ? c->x[0][0][k] : 0);
+        for (int l = 1; l < lanes; l++) {
+            double zero = fb_trial_takes(l, draw) ? 0 : -0.0;
+            const double *first = of ? &c->x[0][l][k] : &zero;
+            if (c->x[of][l][k] == 0) fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &zero, &zero, &c->y[l][k]);
+        }
+    }
+}
+
 /* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. Where it is
  * that exactly, they have it by themselves, and those that do not show what else it may be: a count of ties, say. Those
  * that lead further away from 0 than it lies show that as well, and stay: of |floor x| + 0.5, where the step was taken
@@ -395,17 +424,22 @@ static void decide_poles(const job *j, chunk *c, int n)
  * a 0: which of two zeros is the larger one, say, is nobody's promise. */
 static void decide_sides(const job *j, chunk *c, int n)
 {
-    int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
-    bool computed = j->args[of].x->lanes > 1;
+    int lanes = j->e->s->lanes, of = turns[j->node->op].operand, beside = 1 - of;
+    bool computed = j->args[of].x->lanes > 1 || j->either_zero[of];
+    bool one = j->node->args[of] == j->node->args[beside];
     spread_of(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
         double x = c->x[of][0][k];
-        if (!is_open(fabs(x), c->spread[k]) && !(computed && x == 0 && c->spread[k] == 0)) continue;
+        bool turn = is_open(fabs(x), c->spread[k]) || (computed && x == 0 && c->spread[k] == 0);
+        bool other = j->either_zero[beside] && c->x[beside][0][k] == 0; /* an angle goes by both signs */
+        if (!turn && !other) continue;
         uint32_t draw = step_draw(j, c->x[of], k);
         for (int l = 1; l < lanes; l++) {
-            double turned = copysign(c->x[of][l][k], goes_above(l, draw) ? 1 : -1);
-            const double *a = of ? &c->x[0][l][k] : &turned, *b = of ? &turned : &c->x[1][l][k];
-            fb_pointwise_f64(j->node->op, j->node->attrs, 1, a, b, b, &c->y[l][k]);
+            double to[2] = {c->x[0][l][k], c->x[1][l][k]};
+            bool above = goes_above(l, draw);
+            if (turn) to[of] = copysign(to[of], above ? 1 : -1);
+            if (other && to[beside] == 0) to[beside] = (one ? above : fb_trial_takes(l, draw)) ? 0 : -0.0;
+            fb_pointwise_f64(j->node->op, j->node->attrs, 1, &to[0], &to[1], &to[1], &c->y[l][k]);
         }
     }
 }
@@ -674,7 +708,10 @@ static void decide(const job *j, chunk *c, int64_t at, int n)
     case FB_TURN_CAST:
         if (!j->result_float && j->args[0].is_float) decide_steps(j, c, n);
         break;
-    case FB_TURN_AT_POLE: decide_poles(j, c, n); break;
+    case FB_TURN_AT_POLE:
+        decide_poles(j, c, n);
+        if (j->either_zero[turns[j->node->op].operand]) decide_zeros(j, c, n);
+        break;
     case FB_TURN_EDGE: decide_edges(j, c, n); break;
     case FB_TURN_MEET: decide_meetings(j, c, n); break;
     case FB_TURN_BY_SIDE: decide_sides(j, c, n); break;
@@ -1067,11 +1104,13 @@ bool fb_trial_pointwise(fb_trial_eval *e, fb_id id)
     fb_trial_value *v = fb_trial_at(e, id);
     job j = {.e = e, .id = id, .node = node, .result_float = fb_dtype_is_float(node->dtype)};
     j.f64 = j.result_float;
+    bool sides = turns[node->op].how == FB_TURN_BY_SIDE || turns[node->op].how == FB_TURN_AT_POLE;
     j.operand_lanes = fb_trial_lanes_of(e, node);
     for (int a = 0; a < node->n_args; a++) {
         j.args[a] =
             reader_open(fb_trial_at(e, node->args[a]), fb_trial_node(e, node->args[a]), &v->box, node->shape.rank);
         j.f64 |= j.args[a].is_float;
+        if (sides && has_either_zero(e->s, node->args[a])) j.either_zero[a] = true, j.operand_lanes = e->s->lanes;
     }
     atomic_bool lost = false;
     j.lost = &lost;

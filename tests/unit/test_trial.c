@@ -487,6 +487,25 @@ static void test_signs_of_computed_zeros_are_open(void **state)
     rig_free(&r);
 }
 
+/* So it is where the zeros were given: a maximum has either, beside a pole, and of both operands of an angle. */
+static void test_signs_of_given_zeros_are_open(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double rows[] = {-1, -0.0, 0.0, 0.0, 0.0, -2};
+    fb_id most = add_at(&r, FB_OP_AMAX, data(&r, FB_F32, SHAPE(2, 3), rows), last_axis);
+    fb_id want[] = {add1(&r, FB_OP_RECIP, most), add2(&r, FB_OP_ATAN2, most, most),
+                    add2(&r, FB_OP_ATAN2, constant(&r, FB_F32, 0), most)};
+    trials *t = try_all(&r, want, 3);
+    for (int k = 0; k < 2; k++) {
+        assert_in_range(lanes_with(t, 0, k, -INFINITY), 1, FB_TRIALS - 1);
+        assert_in_range(lanes_with(t, 0, k, INFINITY), 1, FB_TRIALS - 1);
+        assert_true(spread_at(t, 1, k) > 3 && spread_at(t, 2, k) > 3);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* The sum of one number is that, with the sign of its zero: a kernel hands it on. */
 static void test_sums_of_one_keep_their_sign(void **state)
 {
@@ -2425,6 +2444,7 @@ int main(void)
         cmocka_unit_test(test_angles_of_sums_may_be_apart),
         cmocka_unit_test(test_products_of_nothing_have_either_sign),
         cmocka_unit_test(test_signs_of_computed_zeros_are_open),
+        cmocka_unit_test(test_signs_of_given_zeros_are_open),
         cmocka_unit_test(test_sums_of_one_keep_their_sign),
         cmocka_unit_test(test_sums_of_nothing_turn_one_by_one),
         cmocka_unit_test(test_sums_beside_a_pole_are_numbers),
