@@ -272,6 +272,21 @@ static bool goes_above(int lane, uint32_t draw)
     return draw >> lane & 1;
 }
 
+/* Is it whole numbers or truths that a decision made, or a view of such? Lanes have turned it, each element by itself,
+ * and what is decided of it follows from that: if 0 or 1 were -1, 0 or 1 to a sign, all elements would be so together. */
+static bool is_decided(const fb_trial_shared *s, fb_id id)
+{
+    for (;;) {
+        const fb_node *n = &s->g->nodes[id];
+        if (s->leaf[s->slot[id]]) return false;
+        if (turns[n->op].how == FB_TURN_STEP) return true;
+        bool cast = n->op == FB_OP_CAST;
+        if (cast && !fb_dtype_is_float(s->g->nodes[n->args[0]].dtype)) return true;
+        if (!cast && fb_op_get(n->op)->cls != FB_CLASS_VIEW && n->op != FB_OP_NEG && n->op != FB_OP_ABS) return false;
+        id = n->args[0];
+    }
+}
+
 static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
 {
     int lanes = j->e->s->lanes;
@@ -281,12 +296,14 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
         for (int k = 0; k < n; k++) d[k] = c->x[0][l][k] - c->x[1][l][k];
         differences[l] = d;
     }
+    bool decided = true;
+    for (int a = 0; a < 2; a++) decided &= j->args[a].x->lanes == 1 || is_decided(j->e->s, j->node->args[a]);
     spread_of(lanes, n, differences, c->spread);
     compare_apart(j, c, lanes, n, differences[0]);
     for (int k = 0; k < n; k++) {
         double d = differences[0][k];
         if (j->margins && c->spread[k] > 0) j->margins[at + k] = fabs(d) / c->spread[k];
-        if (!is_open(fabs(d), c->spread[k])) continue;
+        if (decided || !is_open(fabs(d), c->spread[k])) continue;
         uint32_t draw = comparison_draw(j, c, k, d);
         for (int l = 1; l < lanes; l++) c->y[l][k] = goes_above(l, draw);
     }
@@ -310,6 +327,7 @@ static void decide_steps(const job *j, chunk *c, int n)
     enum { NOTHING = 5 };
     int lanes = j->e->s->lanes;
     bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL, one_jump = truth || j->node->op == FB_OP_SIGN;
+    if (is_decided(j->e->s, j->node->args[0])) return;
     spread_of(lanes, n, c->x[0], c->spread);
     for (int k = 0; k < n; k++) {
         double x = c->x[0][0][k], jump = nearest_jump(j, x);

@@ -385,6 +385,24 @@ static void test_sums_beside_a_pole_are_numbers(void **state)
     rig_free(&r);
 }
 
+/* The floor of what is next to 1 is 0 or 1 in each lane, and so is the sign of that; a comparison goes by the same. */
+static void test_decisions_follow_from_decisions(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double large[] = {9, 10, 12, 14, 8.5, 11, 9.5, 13};
+    fb_id step = add1(&r, FB_OP_FLOOR, add1(&r, FB_OP_TANH, data(&r, FB_F32, SHAPE(8), large)));
+    fb_id above = add2(&r, FB_OP_GT, step, constant(&r, FB_F32, 0.5));
+    fb_id want[] = {step, add1(&r, FB_OP_SIGN, step), add_at(&r, FB_OP_CAST, above, (fb_attrs){.dtype = FB_F32})};
+    trials *t = try_all(&r, want, 3);
+    assert_true(most_spread(t, 0) == 1);
+    for (int k = 0; k < 8; k++)
+        for (int l = 1; l <= FB_TRIALS; l++)
+            for (int i = 1; i < 3; i++) assert_true(t->at[i].v[l][k] == t->at[0].v[l][k]);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* What a function gave, stored as it comes from most devices, less the same computed anew: 0, whatever its size. */
 static void test_a_value_less_itself_is_nothing(void **state)
 {
@@ -2448,6 +2466,7 @@ int main(void)
         cmocka_unit_test(test_sums_of_one_keep_their_sign),
         cmocka_unit_test(test_sums_of_nothing_turn_one_by_one),
         cmocka_unit_test(test_sums_beside_a_pole_are_numbers),
+        cmocka_unit_test(test_decisions_follow_from_decisions),
         cmocka_unit_test(test_a_value_less_itself_is_nothing),
         cmocka_unit_test(test_close_ranks_are_exchanged),
     };
