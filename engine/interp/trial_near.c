@@ -95,15 +95,23 @@ static bool expand(fb_op op, int n, const double *x, const double *v, const expa
     return true;
 }
 
-/* Returns how many are further away; their y is not to be used. */
-FB_TRIAL_WIDE static int64_t near(int n, const double *x0, const double *v, const double *x, const double *slope,
-                                  const double *curve, const double *limit, double *y)
+/* Of nothing these are just that, with its sign. */
+static bool keeps_zeros(fb_op op)
 {
+    return op == FB_OP_TANH || op == FB_OP_ERF || op == FB_OP_GELU || op == FB_OP_SIN;
+}
+
+/* Returns how many are further away; their y is not to be used. */
+FB_TRIAL_WIDE static int64_t near(int n, bool zeros, const double *x0, const double *v, const double *x,
+                                  const double *slope, const double *curve, const double *limit, double *y)
+{
+    const double kept = zeros ? 0 : NAN;
     int64_t far = 0;
     for (int k = 0; k < n; k++) {
         double d = x[k] - x0[k];
         far += !(fabs(d) <= limit[k]);
-        y[k] = v[k] + d * (slope[k] + d * curve[k]);
+        double moved = v[k] + d * (slope[k] + d * curve[k]);
+        y[k] = x[k] == kept ? x[k] : moved;
     }
     return far;
 }
@@ -118,7 +126,7 @@ bool fb_trial_near(fb_op op, const fb_attrs *at, int n, int lanes, const double 
         if (!(isfinite(v[k]) && isfinite(slope[k]) && isfinite(curve[k]))) limit[k] = -1;
     }
     for (int l = 1; l < lanes; l++) {
-        int64_t far = near(n, x[0], v, x[l], slope, curve, limit, y[l]);
+        int64_t far = near(n, keeps_zeros(op), x[0], v, x[l], slope, curve, limit, y[l]);
         if (far > n / 4) {
             fb_pointwise_f64(op, at, n, x[l], x[l], x[l], y[l]);
             continue;

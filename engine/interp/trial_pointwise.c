@@ -761,20 +761,20 @@ static void put_off_doubles(const job *j, const chunk *c, int lane, int n, doubl
     }
 }
 
-/* What is infinite stays so. */
+/* What is infinite stays so, and a zero keeps its sign: -0 and nothing are 0. */
 FB_TRIAL_WIDE static void add_one_share(int n, double share, double *y)
 {
     for (int k = 0; k < n; k++) {
-        double off = share * y[k];
-        y[k] += fabs(y[k]) > DBL_MAX ? 0 : off;
+        double off = share * y[k], moved = y[k] + off;
+        y[k] = fabs(y[k]) > DBL_MAX || off == 0 ? y[k] : moved;
     }
 }
 
 FB_TRIAL_WIDE static void add_own_shares(int n, double most, uint64_t key, double *y)
 {
     for (int k = 0; k < n; k++) {
-        double off = most * fb_trial_swing(fb_trial_bits(y[k]), key) * y[k];
-        y[k] += fabs(y[k]) > DBL_MAX ? 0 : off;
+        double off = most * fb_trial_swing(fb_trial_bits(y[k]), key) * y[k], moved = y[k] + off;
+        y[k] = fabs(y[k]) > DBL_MAX || off == 0 ? y[k] : moved;
     }
 }
 
@@ -809,7 +809,8 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
                                           .e = {y, y, y},
                                           .v = y},
                         beside)) {
-        for (int k = 0; k < n; k++) y[k] += isfinite(beside[k]) ? share * beside[k] : 0;
+        for (int k = 0; k < n; k++)
+            if (isfinite(beside[k]) && beside[k] != 0) y[k] += share * beside[k];
     }
     if (j->node->dtype == FB_F64) put_off_doubles(j, c, lane, n, y);
     if (chooses) keep_chosen(c, lane, n, before, y);

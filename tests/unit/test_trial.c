@@ -524,6 +524,25 @@ static void test_signs_of_given_zeros_are_open(void **state)
     rig_free(&r);
 }
 
+/* Functions of nothing keep its sign in each lane. */
+static void test_functions_keep_the_sign_of_zeros(void **state)
+{
+    (void)state;
+    static const fb_op ops[] = {FB_OP_TANH, FB_OP_ERF, FB_OP_GELU, FB_OP_SIN};
+    const double terms[] = {0.3f, 0.7f, -0.7f, -0.3f};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        rig r = rig_new();
+        fb_id sum = add_at(&r, FB_OP_SUM, data(&r, FB_F32, SHAPE(1, 4), terms), last_axis);
+        fb_id of = add1(&r, FB_OP_ROUND, sum), want[] = {add1(&r, FB_OP_RECIP, add1(&r, ops[i], of)), of};
+        trials *t = try_all(&r, want, 2);
+        for (int l = 1; l <= FB_TRIALS; l++)
+            assert_true(t->at[0].v[l][0] == (signbit(t->at[1].v[l][0]) ? -INFINITY : INFINITY));
+        assert_in_range(lanes_with(t, 0, 0, INFINITY), 1, FB_TRIALS - 1);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
 /* The sum of one number is that, with the sign of its zero: a kernel hands it on. */
 static void test_sums_of_one_keep_their_sign(void **state)
 {
@@ -2463,6 +2482,7 @@ int main(void)
         cmocka_unit_test(test_products_of_nothing_have_either_sign),
         cmocka_unit_test(test_signs_of_computed_zeros_are_open),
         cmocka_unit_test(test_signs_of_given_zeros_are_open),
+        cmocka_unit_test(test_functions_keep_the_sign_of_zeros),
         cmocka_unit_test(test_sums_of_one_keep_their_sign),
         cmocka_unit_test(test_sums_of_nothing_turn_one_by_one),
         cmocka_unit_test(test_sums_beside_a_pole_are_numbers),
