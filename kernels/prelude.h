@@ -101,7 +101,7 @@ static inline fb_bf16 fb_to_bf16(float x)
  * integer holds: here that is the least one, as the processor has it, whether the integer is stored or not. Never -0. */
 static inline float fb_wholef(float x, float most)
 {
-    x = __builtin_fabsf(x) <= most ? x : -most;
+    x = __builtin_fabsf(x) < most ? x : -most;
     uint32_t u = fb_bits(x);
     return fb_float(u == 0x80000000u ? 0 : u);
 }
@@ -109,7 +109,7 @@ static inline float fb_wholef(float x, float most)
 static inline double fb_whole(double x, double most)
 {
     uint64_t u;
-    x = __builtin_fabs(x) <= most ? x : -most;
+    x = __builtin_fabs(x) < most ? x : -most;
     __builtin_memcpy(&u, &x, sizeof u);
     u = u == 0x8000000000000000u ? 0 : u;
     __builtin_memcpy(&x, &u, sizeof x);
