@@ -712,10 +712,11 @@ static double costliest_of(const run *r, int end)
     return most;
 }
 
-/* The block that stands for all: never the last of several, which may be cut short. */
+/* The block that stands for all: never the last of an outer index's several, which may be cut short. */
 static int64_t middle_of(const group *gr)
 {
-    return (gr->n_blocks - 1) / 2;
+    int64_t block = (gr->n_blocks - 1) / 2;
+    return gr->per > 1 && block % gr->per == gr->per - 1 ? block - 1 : block;
 }
 
 static double block_cost(const run *r, group *gr, int64_t block)

@@ -64,15 +64,46 @@ static bool needs_broadcast(const fb_shape *of, int rank, const fb_box *box, fb_
     return true;
 }
 
-static bool needs_view(const fb_node *node, const fb_shape *of, const fb_box *box, fb_box *to)
+/* Dimensions from `at` on, up to `end`. */
+static fb_shape part_of_shape(const fb_shape *s, int at, int end)
+{
+    fb_shape part = {.rank = end - at};
+    for (int d = at; d < end; d++) part.dim[d - at] = s->dim[d];
+    return part;
+}
+
+/* The same of a few dimensions that become others. */
+static void needs_of_part(const fb_shape *view, const fb_box *box, int at, const fb_shape *of, fb_box *to, int to_at)
 {
     int64_t first = 0, last = 0, steps[FB_MAX_RANK];
-    fb_shape_strides(&node->shape, steps);
-    for (int d = 0; d < node->shape.rank; d++) {
-        first += box->lo[d] * steps[d];
-        last += (box->hi[d] - 1) * steps[d];
+    fb_shape_strides(view, steps);
+    for (int d = 0; d < view->rank; d++) {
+        first += box->lo[at + d] * steps[d];
+        last += (box->hi[at + d] - 1) * steps[d];
     }
-    *to = fb_box_of_range(of, first, last);
+    fb_box range = fb_box_of_range(of, first, last);
+    for (int d = 0; d < of->rank; d++) to->lo[to_at + d] = range.lo[d], to->hi[to_at + d] = range.hi[d];
+}
+
+/* Dimensions are taken together only as far as they have to be: of [64, 9, 512 · 512] as [576, 512, 512] some rows of each
+ * picture are some rows of each, and not all that lies between them. */
+static bool needs_view(const fb_node *node, const fb_shape *of, const fb_box *box, fb_box *to)
+{
+    const fb_shape *view = &node->shape;
+    *to = fb_box_whole(of);
+    if (fb_shape_elements(of) == 0) return true;
+    for (int d = 0, e = 0; d < view->rank || e < of->rank;) {
+        int d0 = d, e0 = e;
+        int64_t n = d < view->rank ? view->dim[d++] : 1, of_n = e < of->rank ? of->dim[e++] : 1;
+        while (n != of_n) {
+            if (n < of_n)
+                n *= view->dim[d++];
+            else
+                of_n *= of->dim[e++];
+        }
+        fb_shape part = part_of_shape(view, d0, d), of_part = part_of_shape(of, e0, e);
+        needs_of_part(&part, box, d0, &of_part, to, e0);
+    }
     return true;
 }
 

@@ -228,6 +228,14 @@ static uint32_t decision_draw(const job *j, double x)
     return fb_trial_draw(fb_trial_bits(x), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
 }
 
+/* Every other lane that no step led away from a pole meets it: is the first one passed over? Not where there is no other. */
+static bool passes_first(const job *j, double x, const double *const *lane, int64_t k, double place, double spread)
+{
+    int near = 0;
+    for (int l = 1; l < j->e->s->lanes; l++) near += !leads_away(x, lane[l][k] - place, spread);
+    return near > 1 && (decision_draw(j, x) & 1);
+}
+
 /* Of two elements that lie at the same place for unlike reasons, as sums do that are 0 or steps of what was open itself,
  * one may turn without the other: if such elements always turned together, what they add up to might cancel. Alike are
  * those whose lanes are. */
@@ -369,7 +377,7 @@ static void decide_remainders(const job *j, chunk *c, int n)
         double q = quotients[0][k], whole = nearbyint(q);
         double divisor = c->x[1][0][k];
         if (is_open(fabs(divisor), divisors[k])) {
-            bool takes = decision_draw(j, divisor) & 1;
+            bool takes = passes_first(j, divisor, c->x[1], k, 0, divisors[k]);
             for (int l = 1; l < lanes; l++)
                 if (!leads_away(divisor, c->x[1][l][k], divisors[k]) && (takes = !takes)) c->y[l][k] = NAN;
             continue;
@@ -429,7 +437,7 @@ static void decide_poles(const job *j, chunk *c, int n)
         const double place = place_of_pole(j->node->op, j->node->attrs, c->x[of][0][k]);
         double x = c->x[of][0][k] - place;
         if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;
-        bool takes = decision_draw(j, x) & 1;
+        bool takes = passes_first(j, x, c->x[of], k, place, c->spread[k]);
         for (int l = 1; l < lanes; l++) {
             const double *first = of ? &c->x[0][l][k] : &place;
             if (leads_away(x, c->x[of][l][k] - place, c->spread[k])) continue;
