@@ -118,9 +118,9 @@ void fb_emit_tiled_right(const writer *w, int product, const char *column, bool 
 /* What k is where steps are taken by periods. */
 static fb_replaced periods_of(const writer *w, const fb_phase *p)
 {
-    const fb_operand *o = &w->t->products[p->product[0]].right;
     if (!w->tile.period) return (fb_replaced){0};
-    return (fb_replaced){o->k, fb_direct_step(w->e->nest, o->k, w->tile.period, "fb_period", "fb_step")};
+    fb_ix k = w->t->products[p->product[0]].right.k;
+    return (fb_replaced){k, fb_direct_step(w->e->nest, k, w->tile.period, "fb_period", "fb_step")};
 }
 
 static void write_right(const writer *w, const fb_phase *p, const fb_tile_operand *x)

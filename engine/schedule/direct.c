@@ -72,19 +72,24 @@ static double sectors_of(const fb_nest *nest, const fb_operand *o, int64_t k, in
 
 /* ---- periods ---- */
 
-fb_ix fb_direct_step(const fb_nest *nest, fb_ix k, int period, const char *c, const char *t)
+/* k = period · c + t */
+static fb_ix step_of(fb_index_pool *p, fb_ix k, int period, const char *c, const char *t, fb_ix *of_c)
 {
-    fb_index_pool *p = nest->pool;
-    fb_ix of_c = fb_ix_var(p, c, fb_ix_extent(p, k) / period), of_t = fb_ix_var(p, t, period);
-    return fb_ix_add(p, fb_ix_scale(p, of_c, period), of_t);
+    *of_c = fb_ix_var(p, c, fb_ix_extent(p, k) / period);
+    return fb_ix_add(p, fb_ix_scale(p, *of_c, period), fb_ix_var(p, t, period));
 }
 
-/* With k = period · c + t: do all places lie along c, and is nothing asked about it? */
+fb_ix fb_direct_step(const fb_nest *nest, fb_ix k, int period, const char *c, const char *t)
+{
+    fb_ix of_c;
+    return step_of(nest->pool, k, period, c, t, &of_c);
+}
+
+/* Do all places lie along c then, and is nothing asked about it? */
 static bool is_period(const fb_nest *nest, const fb_operand *o, int period)
 {
     fb_index_pool *p = nest->pool;
-    fb_ix c = fb_ix_var(p, "c", fb_ix_extent(p, o->k) / period), t = fb_ix_var(p, "t", period), rest;
-    fb_ix step = fb_ix_add(p, fb_ix_scale(p, c, period), t);
+    fb_ix c, rest, step = step_of(p, o->k, period, "c", "t", &c);
     int64_t stride;
     for (int i = 0; i < o->section.n_values; i++) {
         const fb_value *v = &o->section.values[i];
