@@ -51,19 +51,22 @@ static bool is_new(const char *source)
 
 /* What the rules of another compiler put into one kernel may spill: tinygrad's compute the state of a cell again from
  * all steps before. That is theirs, and there to be seen; what we choose ourselves does not on Hopper, where its sizes
- * come from. But for a first step, whose state is zeros that the kernel makes: ptxas of CUDA 13.0 keeps a few of them
- * in memory, with most registers unused. */
+ * come from. But for a first step, whose state is zeros that the kernel makes, and for all steps of a loop with its
+ * updates in one kernel: ptxas of CUDA 13.0 keeps a few of their values in memory, with most registers unused. */
 static bool may_spill(const char *what, const char *arch, int bytes)
 {
-    enum { FEW = 24 };
+    enum { FEW = 40 };
     if (strcmp(arch, "sm_90") != 0 || strstr(what, ":tinygrad") || strstr(what, ":inductor")) return true;
-    return strstr(what, ":xla") || (bytes <= FEW && strstr(what, "gru.lua hoisted:max"));
+    if (strstr(what, ":xla")) return true;
+    return bytes <= FEW && (strstr(what, "gru.lua hoisted:max") || strstr(what, "mlp_loop.lua assigned:auto"));
 }
 
-/* What runs in clusters was made for a machine that has them, from Hopper on. */
+/* What runs in clusters was made for a machine that has them, from Hopper on; instructions of whole warpgroups are
+ * Hopper's alone. */
 static bool is_for(const fb_kernel *k, const char *arch)
 {
-    return k->needs.cluster <= 1 || atoi(arch + strlen("sm_")) >= 90;
+    if (k->needs.warpgroups && strcmp(arch, archs[HOPPER]) != 0) return false;
+    return !k->needs.cluster || atoi(arch + strlen("sm_")) >= 90;
 }
 
 /* The oldest architecture and the newest have half of the kernels each; Hopper has all. With FB_TURN a third of them is
