@@ -97,8 +97,8 @@ static inline fb_bf16 fb_to_bf16(float x)
 
 /* ---- integers of floats as floats again ---- */
 
-/* A compiler that makes one truncation of both conversions (gcc 12) leaves the sign of what came to nothing, and what no
- * integer holds: here that is the least one, as the processor has it, whether the integer is stored or not. Never -0. */
+/* A compiler that makes one truncation of both conversions (gcc 12) leaves the sign of what came to nothing, and what is
+ * beyond all integers: here that is the least one, as the processor has it, whether the integer is stored or not. Never -0. */
 static inline float fb_wholef(float x, float most)
 {
     x = __builtin_fabsf(x) < most ? x : -most;

@@ -499,11 +499,12 @@ static bool is_one_sided(const chunk *c, int a, int lanes, int k)
 }
 
 /* Roots of less than 0 are no numbers, nor are its powers but whole ones. Where roundings may lead to the other side of
- * 0, or of a whole exponent to what is not, and all lanes lie on this one by chance, half of them go there. */
+ * 0, or of a whole exponent to what is not, and all lanes lie on this one by chance, half of them go there: with x to x the
+ * base as well. */
 static void decide_edges(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes;
-    bool power = j->node->op == FB_OP_POW;
+    bool power = j->node->op == FB_OP_POW, one = power && j->node->args[0] == j->node->args[1];
     double exponents[FB_TRIAL_CHUNK] = {0};
     spread_of(lanes, n, c->x[0], c->spread);
     if (power) spread_of(lanes, n, c->x[1], exponents);
@@ -516,6 +517,7 @@ static void decide_edges(const job *j, chunk *c, int n)
         uint32_t draw = decision_draw(j, a);
         for (int l = 1; l < lanes; l++) {
             double x = crosses ? fabs(c->x[0][l][k]) : c->x[0][l][k], y = to_whole ? whole : c->x[1][l][k];
+            if (to_whole && one) x = whole;
             if (fb_trial_takes(l, draw))
                 c->y[l][k] = NAN;
             else
