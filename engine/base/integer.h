@@ -18,4 +18,11 @@ static inline int fb_power_of_two(int64_t n, int most)
     return p;
 }
 
+/* For qsort: int64_t, ascending. */
+static inline int fb_by_int64(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
 #endif

@@ -97,11 +97,9 @@ static void merge_loops(autopilot *w)
 {
     const fb_planner *p = w->plan->planner;
     if (p != w->d->planner || !p->machine.target->grid_barrier) return;
-    for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(w->d); i++) {
-        if (p->g->nodes[i].op != FB_OP_LOOP) continue;
-        fb_id region = p->g->nodes[i].attrs->region;
-        if (!fb_plan_whole_loop(w->plan, region)) w->plan = fb_decide_loop(w->d, w->plan, i);
-    }
+    for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(w->d); i++)
+        if (p->g->nodes[i].op == FB_OP_LOOP && !fb_plan_whole_loop(w->plan, p->g->nodes[i].attrs->region))
+            w->plan = fb_decide_loop(w->d, w->plan, i);
 }
 
 /* ---- moves ---- */

@@ -755,19 +755,13 @@ static int64_t block_of(const run *r, const group *gr, int64_t element)
     return outer * gr->per + index[gr->d] / gr->rows;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The blocks that hold what is asked for, each once, into `to`, which has room for as many as there are elements. */
 static int64_t blocks_asked(const run *r, const group *gr, int64_t *to)
 {
     const fb_trial_options *o = r->s->o;
     int64_t n = 0;
     for (int64_t k = 0; k < o->n_at; k++) to[k] = block_of(r, gr, o->at[k]);
-    qsort(to, (size_t)o->n_at, sizeof *to, by_number);
+    qsort(to, (size_t)o->n_at, sizeof *to, fb_by_int64);
     for (int64_t k = 0; k < o->n_at; k++)
         if (!n || to[k] != to[n - 1]) to[n++] = to[k];
     return n;

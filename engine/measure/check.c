@@ -10,6 +10,7 @@
 #include "measure/check_parts.h"
 
 #include "base/hash.h"
+#include "base/integer.h"
 #include "base/mem.h"
 #include "base/parallel.h"
 #include "base/rng.h"
@@ -78,12 +79,6 @@ static int last_buffer(const walk *w)
 
 /* ---- memory ---- */
 
-static int by_offset(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t aligned(int64_t n)
 {
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -113,7 +108,7 @@ static void cut_memory(walk *w)
         cuts[n++] = buffer->offset;
         cuts[n++] = end < p->pool_bytes ? end : p->pool_bytes;
     }
-    if (n) qsort(cuts, (size_t)n, sizeof *cuts, by_offset);
+    if (n) qsort(cuts, (size_t)n, sizeof *cuts, fb_by_int64);
     for (int i = 1; i < n; i++)
         if (cuts[i] > cuts[i - 1]) FB_VEC_PUSH(&w->memory, ((segment){FB_NONE, cuts[i - 1], cuts[i] - cuts[i - 1], 0}));
     fb_free(cuts);

@@ -472,6 +472,16 @@ static void is_worst(fb_judgement *j, int64_t at, double got, double expected, d
     j->most = most;
 }
 
+/* Of an element that may be off by `most`. */
+static void judge_distance(fb_judgement *j, int64_t at, double got, double r, double most)
+{
+    if (same_special(got, r)) return;
+    double distance = fabs(got - r);
+    if (!isfinite(distance)) distance = INFINITY;
+    if (distance > j->max_abs) j->max_abs = distance;
+    is_worst(j, at, got, r, most, distance < INFINITY && most > 0 ? distance / most : INFINITY);
+}
+
 /* Returns what roundings may lead to; 0 where no lane moves it, or it is undecided. */
 static double judge_element(fb_judgement *j, const usual *u, int64_t at, double r, double spread, double got)
 {
@@ -483,13 +493,8 @@ static double judge_element(fb_judgement *j, const usual *u, int64_t at, double 
     double most = allowed(u, r, spread);
     j->drowned += 2 * most > fabs(r);
     if (spread > 0 && isfinite(got)) count_ratio(j, fabs(got - r), fmax(spread, around(u, r) / 2));
-    double by_roundings = spread > 0 ? most : 0;
-    if (same_special(got, r)) return by_roundings;
-    double distance = fabs(got - r);
-    if (!isfinite(distance)) distance = INFINITY;
-    if (distance > j->max_abs) j->max_abs = distance;
-    is_worst(j, at, got, r, most, distance < INFINITY && most > 0 ? distance / most : INFINITY);
-    return by_roundings;
+    judge_distance(j, at, got, r, most);
+    return spread > 0 ? most : 0;
 }
 
 /* Of an element that lanes move: its error over its own spread. */
@@ -650,14 +655,10 @@ void fb_judgement_add_suspect(fb_judgement *j, const fb_judge_shape *shape, int6
 {
     double got;
     fb_elements_load(shape->dtype, 1, bytes, &got);
-    if (isinf(most)) {
+    if (isinf(most))
         j->undecided++;
-        return;
-    }
-    if (same_special(got, v)) return;
-    double distance = isfinite(got - v) ? fabs(got - v) : INFINITY;
-    j->max_abs = fmax(j->max_abs, distance);
-    is_worst(j, at, got, v, most, distance < INFINITY && most > 0 ? distance / most : INFINITY);
+    else
+        judge_distance(j, at, got, v, most);
 }
 
 void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,

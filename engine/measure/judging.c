@@ -6,6 +6,7 @@
  * Blocks come from several threads; each has sums of its own, which are joined at the end. */
 #include "measure/judging.h"
 
+#include "base/integer.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -175,12 +176,6 @@ static void try_block(void *ctx, int thread, const fb_trial_block *b)
     }
 }
 
-static int by_element(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void join_suspects(const judging *all, judged_value *v)
 {
     fb_suspects *s = &v->suspects[0];
@@ -188,7 +183,7 @@ static void join_suspects(const judging *all, judged_value *v)
         for (int64_t k = 0; k < v->suspects[t].at.n; k++) FB_VEC_PUSH(&s->at, v->suspects[t].at.at[k]);
         s->more += v->suspects[t].more;
     }
-    if (s->at.n) qsort(s->at.at, (size_t)s->at.n, sizeof *s->at.at, by_element);
+    if (s->at.n) qsort(s->at.at, (size_t)s->at.n, sizeof *s->at.at, fb_by_int64);
 }
 
 /* Gives suspects trials of their own. Where those that were tried are right, the others are undecided. */

@@ -5,6 +5,7 @@
  */
 #include "base/str.h"
 
+#include "base/integer.h"
 #include "base/mutate.h"
 #include "graph/storage.h"
 #include "nest/build.h"
@@ -712,12 +713,6 @@ static void operand_coords(walk *w, fb_id node, int a, const fb_ix *coords, fb_i
     at[batch + 1] = a == 0 ? k : FB_MUTATE(32, coords[n->shape.rank - 1], coords[n->shape.rank - 2]);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* What a contraction of windows adds up is numbered through, and read by quotients and remainders of that number. A
  * processor's loops are those of the window instead. How many, from the outermost. Not inlined, as look_through. */
 static __attribute__((noinline)) int depth_loops(walk *w, fb_id node, const fb_ix *coords, int64_t depth,
@@ -738,7 +733,7 @@ static __attribute__((noinline)) int depth_loops(walk *w, fb_id node, const fb_i
         for (int d = 0; d < access.n_guards; d++)
             n += fb_ix_divisors(w->pool, access.guards[d].at, k, by + n, MOST - n);
     }
-    qsort(by, (size_t)n, sizeof *by, ascending);
+    qsort(by, (size_t)n, sizeof *by, fb_by_int64);
     int loops = 0;
     by[n] = depth;
     for (int i = n; i >= 0; i--) {

@@ -482,8 +482,8 @@ static void a_long_product_in_order_is_right(void **state)
     fb_graph_free(g);
 }
 
-/* x (x + b + x) + x, where few elements lie near x = -(1 + b) / 2: what is usual in samples says nothing of these, which have trials of
- * their own. Of very many of them some have, and the others are undecided. */
+/* x (x + b + x) + x, where few elements lie near x = -(1 + b) / 2: what is usual in samples says nothing of these, which
+ * have trials of their own. */
 static void judge_unlike(int every, double wrong, fb_error_report *e)
 {
     enum { N = 1 << 20, SAMPLES = 1 << 12, WRONG = 7 };

@@ -55,10 +55,11 @@ static bool is_new(const char *source)
  * updates in one kernel: ptxas of CUDA 13.0 keeps a few of their values in memory, with most registers unused. */
 static bool may_spill(const char *what, const char *arch, int bytes)
 {
-    enum { FEW = 40 };
+    enum { FEW = 24, FEW_OF_A_LOOP = 40 };
     if (strcmp(arch, "sm_90") != 0 || strstr(what, ":tinygrad") || strstr(what, ":inductor")) return true;
     if (strstr(what, ":xla")) return true;
-    return bytes <= FEW && (strstr(what, "gru.lua hoisted:max") || strstr(what, "mlp_loop.lua assigned:auto"));
+    if (strstr(what, "mlp_loop.lua assigned:auto")) return bytes <= FEW_OF_A_LOOP;
+    return bytes <= FEW && strstr(what, "gru.lua hoisted:max");
 }
 
 /* What runs in clusters was made for a machine that has them, from Hopper on; instructions of whole warpgroups are

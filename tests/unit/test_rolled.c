@@ -14,7 +14,7 @@ static fb_graph *steps_of_size(int n, bool own, int rows, int width)
     fb_graph *g = fb_graph_new("steps");
     fb_id x = input(g, "x", DIMS(n * rows, width)), h = input(g, "h", DIMS(rows, width)),
           b = input(g, "b", DIMS(width));
-    fb_id w = own ? FB_NONE : source(g, FB_OP_PARAM, "w", DIMS(width, width), FB_F32), each[64];
+    fb_id w = own ? FB_NONE : source(g, FB_OP_PARAM, "w", DIMS(width, width), FB_F32), each[16];
     for (int t = 0; t < n; t++) {
         open_scope(g, "step", t, NULL, FB_NONE);
         if (own) w = source(g, FB_OP_PARAM, "w", DIMS(width, width), FB_F32);
@@ -248,11 +248,11 @@ static void the_preset_sends_round(void **state)
     bench_free(&b);
 }
 
-/* A loop of many steps that is written as one: `auto` has it as one kernel, unless that decision is refused. */
+/* A loop that is written as one: `auto` has it as one kernel, unless that decision is refused. */
 static void a_loop_as_written_is_one_kernel_in_auto(void **state)
 {
     (void)state;
-    bench b = bench_of(steps_of_size(64, false, 256, 512), FB_DEVICE_CUDA);
+    bench b = bench_of(steps_of_size(STEPS, false, 256, 512), FB_DEVICE_CUDA);
     fb_planner *p = planner_of(fb_planner_roll(b.p)->graph, FB_DEVICE_CUDA);
     fb_preset_use use;
     fb_error err;
