@@ -247,17 +247,20 @@ static void find_again(fb_trial_shared *s)
 
 /* May a kernel that computes it anew have other bits than one that reads what was stored? A sum may be added up in
  * another order, a short product of matrices as well, 16 bits kept wider, a function be one of vectors in one loop and
- * of single numbers in another, and so what is made of such. */
+ * of single numbers in another, and so what is made of such, whole numbers and truths too. */
 static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
 {
     const fb_node *node = &s->g->nodes[s->order[slot]];
     fb_op_class cls = fb_op_get(node->op)->cls;
-    if (s->leaf[slot] || !fb_dtype_is_float(node->dtype)) return false;
-    if ((cls == FB_CLASS_REDUCTION && !fb_trial_is_extremum(node->op)) || cls == FB_CLASS_CONTRACTION) return true;
+    bool is_float = fb_dtype_is_float(node->dtype);
+    if (s->leaf[slot]) return false;
+    if (is_float && ((cls == FB_CLASS_REDUCTION && !fb_trial_is_extremum(node->op)) || cls == FB_CLASS_CONTRACTION))
+        return true;
     if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_VIEW) return false;
     bool half = fb_dtype_is_half(node->dtype);
-    bool composed = node->op != FB_OP_MUL && !fb_bound_ends_rounded(node->op);
-    if (cls == FB_CLASS_POINTWISE && (half || composed)) return true;
+    bool function = fb_bound_units(node->op) > 1; /* not one that is rounded correctly */
+    bool composed = function || (node->op != FB_OP_MUL && !fb_bound_ends_rounded(node->op));
+    if (is_float && cls == FB_CLASS_POINTWISE && (half || composed)) return true;
     for (int a = 0; a < node->n_args; a++)
         if (s->slot[node->args[a]] >= 0 && loose[s->slot[node->args[a]]]) return true;
     return false;

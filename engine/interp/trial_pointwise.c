@@ -88,7 +88,7 @@ typedef struct {
     atomic_bool *lost;         /* some value does not fit into the integers that it is cast to */
     float *taken;              /* of the result, which takes in a product: how large that is; NULL */
     const float *taken_of[2];  /* of operands, which a kernel may compute anew for this node; NULL */
-    bool apart[2];             /* … an operand that was rounded otherwise for others */
+    bool apart[3];             /* … an operand that was rounded otherwise for others */
     const float *summed_of[2]; /* … and how large what it was added up of is; NULL: it is no sum */
     float *summed;             /* of the result, which is such an operand of others */
     bool adds;                 /* two operands, or takes one from the other */
@@ -257,14 +257,18 @@ static uint32_t comparison_draw(const job *j, const chunk *c, int k, double d)
 
 /* The smallest of some sums equals one of them in all lanes, and a kernel may have added that one up again in another
  * order: where nothing else opens the comparison of what is equal, its operands do. */
-static void compare_apart(const job *j, chunk *c, int lanes, int n, const double *difference)
+static void compare_apart(const job *j, chunk *c, int lanes, int n, const double *difference, bool *apart)
 {
     double spread[FB_TRIAL_CHUNK];
+    memset(apart, 0, (size_t)n * sizeof *apart);
     for (int a = 0; a < 2; a++) {
         if (!j->apart[a]) continue;
         spread_of(lanes, n, c->x[a], spread);
         for (int k = 0; k < n; k++)
-            if (difference[k] == 0 && c->spread[k] == 0) c->spread[k] = spread[k];
+            if (difference[k] == 0 && c->spread[k] == 0) {
+                apart[k] = spread[k] > 0;
+                c->spread[k] = spread[k];
+            }
     }
 }
 
@@ -299,6 +303,7 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
 {
     int lanes = j->e->s->lanes;
     const double *differences[FB_LANES];
+    bool apart[FB_TRIAL_CHUNK];
     for (int l = 0; l < lanes; l++) {
         double *d = (double *)c->room[2][l]; /* a comparison has no third operand */
         for (int k = 0; k < n; k++) d[k] = c->x[0][l][k] - c->x[1][l][k];
@@ -307,11 +312,11 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
     bool decided = true;
     for (int a = 0; a < 2; a++) decided &= j->args[a].x->lanes == 1 || is_decided(j->e->s, j->node->args[a]);
     spread_of(lanes, n, differences, c->spread);
-    compare_apart(j, c, lanes, n, differences[0]);
+    compare_apart(j, c, lanes, n, differences[0], apart);
     for (int k = 0; k < n; k++) {
         double d = differences[0][k];
         if (j->margins && c->spread[k] > 0) j->margins[at + k] = fabs(d) / c->spread[k];
-        if (decided || !is_open(fabs(d), c->spread[k])) continue;
+        if ((decided && !apart[k]) || !is_open(fabs(d), c->spread[k])) continue;
         uint32_t draw = comparison_draw(j, c, k, d);
         for (int l = 1; l < lanes; l++) c->y[l][k] = goes_above(l, draw);
     }
@@ -906,7 +911,9 @@ static void open_again(job *j)
     if (s->again[s->slot[j->id]] && v->lanes > 1) j->taken = fb_trial_taken(v);
     j->adds = j->node->op == FB_OP_ADD || j->node->op == FB_OP_SUB;
     j->relates = j->adds || j->node->op == FB_OP_ATAN2;
-    if (!j->relates && turns[j->node->op].how != FB_TURN_COMPARISON) return;
+    for (int a = 0; a < j->node->n_args && !j->f64; a++)
+        j->apart[a] = fb_trial_at(j->e, j->node->args[a])->lanes > 1 && s->apart[s->slot[j->node->args[a]]];
+    if (!j->f64 || (!j->relates && turns[j->node->op].how != FB_TURN_COMPARISON)) return;
     if (j->adds && s->apart[s->slot[j->id]] && v->lanes > 1) j->summed = fb_trial_summed(v);
     for (int a = 0; a < 2; a++) {
         fb_id from = j->node->args[a];
@@ -1035,8 +1042,36 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
     for (int l = 0; l < lanes; l++) store_lane(j, l, at, n, c->y[l]);
 }
 
+/* Whole numbers and truths that follow from what was rounded otherwise for others: some lanes read each of them as some
+ * lane has it. Of a comparison one has the smallest that the left operand may be beside the largest of the right one, one
+ * the other way round: what may turn, does. */
+static void read_whole_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
+{
+    enum { LEAST = ALL_ABOVE + 1, MOST };
+    bool compares = turns[j->node->op].how == FB_TURN_COMPARISON;
+    for (int a = 0; a < j->node->n_args; a++) {
+        if (!compares && !j->apart[a]) continue;
+        const uint64_t *const *x = c->raw[a];
+        for (int l = LEAST; l < lanes; l++) {
+            int64_t *to = (int64_t *)c->converted[a][l];
+            bool extreme = compares && l <= MOST, smallest = (l == LEAST) == (a == 0);
+            uint64_t key = fb_trial_key(j->e->s, l, j->node->args[a], FB_DRAW_READ) + (uint64_t)j->id;
+            for (int k = 0; k < n; k++) {
+                uint32_t drawn = fb_trial_draw((uint64_t)(at + k), key) % (uint32_t)lanes;
+                to[k] = (int64_t)x[j->apart[a] ? (int)drawn : l][k];
+                for (int other = 0; extreme && other < lanes; other++) {
+                    int64_t y = (int64_t)x[other][k];
+                    if (smallest ? y < to[k] : y > to[k]) to[k] = y;
+                }
+            }
+        }
+        for (int l = LEAST; l < lanes; l++) c->raw[a][l] = (const uint64_t *)c->converted[a][l];
+    }
+}
+
 static void i64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
+    if (lanes > 1 && (j->apart[0] || j->apart[1] || j->apart[2])) read_whole_apart(j, c, lanes, at, n);
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     fb_dtype dtype = j->node->dtype;
     for (int l = 0; l < lanes; l++) {

@@ -216,30 +216,38 @@ static bool any_tells_apart(rewrite *r, const fb_section *s)
     return false;
 }
 
-static int rewrite_when(rewrite *r, int when)
+/* `made`: what each of the conditions has become, FB_NONE where it was not asked for. They are chains that share their outer
+ * ends, and many values have the same one. */
+static int rewrite_when(rewrite *r, int when, int *made)
 {
     if (when == FB_NONE) return FB_NONE;
-    fb_when c = r->b->whens.at[when];
-    c.outer = rewrite_when(r, c.outer);
+    if (made[when] != FB_NONE) return made[when];
+    fb_when c = r->b->whens.at[when], old = c;
+    c.outer = rewrite_when(r, c.outer, made);
     c.at = fb_ix_substitute(r->b->nest->pool, c.at, r->from, r->to);
+    if (c.outer == old.outer && c.at == old.at) return made[when] = when;
     for (int i = 0; i < r->b->whens.n; i++) {
         const fb_when *have = &r->b->whens.at[i];
-        if (have->outer == c.outer && have->at == c.at && have->low == c.low && have->high == c.high) return i;
+        if (have->outer == c.outer && have->at == c.at && have->low == c.low && have->high == c.high)
+            return made[when] = i;
     }
     FB_VEC_PUSH(&r->b->whens, c);
-    return r->b->whens.n - 1;
+    return made[when] = r->b->whens.n - 1;
 }
 
 static void substitute(fb_builder *b, fb_section *s, fb_ix from, fb_ix to)
 {
     rewrite r = {.b = b, .from = from, .to = to};
     if (from == to) return;
+    int *made = fb_alloc((size_t)b->whens.n * sizeof *made + 1);
+    for (int i = 0; i < b->whens.n; i++) made[i] = FB_NONE;
     for (int i = 0; i < s->n_values; i++) {
         fb_value *v = &s->values[i];
         bool indexed = fb_value_is_indexed(v);
         if (indexed) v->at = fb_ix_substitute(b->nest->pool, v->at, from, to);
-        v->when = rewrite_when(&r, v->when);
+        v->when = rewrite_when(&r, v->when, made);
     }
+    fb_free(made);
     for (int i = 0; i < s->n_roots; i++) s->roots[i].at = fb_ix_substitute(b->nest->pool, s->roots[i].at, from, to);
 }
 

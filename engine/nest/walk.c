@@ -26,6 +26,9 @@ enum { MAX_REPEATS = 16, SMALL_REPEAT = 1 << 16 };
 enum { MAX_SUMMED = 1 << 16 };
 /* Values of a section up to which short reductions are written out in it. */
 enum { MAX_WRITTEN = 1 << 12 };
+/* Values of a section: what overlaps itself is read in twice as many ways at each step back (a running product by
+ * doubling). */
+enum { MAX_VALUES = 1 << 13 };
 /* A contraction that is no dot with a vector is only fused into a generated kernel while it is small. */
 #define MAX_GENERATED_FLOPS ((int64_t)1 << 22)
 
@@ -1049,6 +1052,10 @@ static fb_val walk_node(walk *w, fb_id node, const fb_ix *coords, int when)
     if (w->level >= MAX_LEVEL)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE,
                       "with `%s`, one kernel would be more than %d operations deep", name_of(w, node), MAX_LEVEL);
+    if (w->values.n >= MAX_VALUES)
+        return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE,
+                      "with `%s`, one kernel would compute more than %d values for each element", name_of(w, node),
+                      MAX_VALUES);
     memo at;
     fb_guard guards[FB_MAX_GUARDS];
     int n_guards;

@@ -445,6 +445,31 @@ static void test_what_is_not_written_out(void **state)
             FB_RULE_REDUCED_FIRST, "pool", "64 times over");
 }
 
+/* Products of all before, by doubling: element i of each step is made of two of the step before. Twelve steps as one
+ * kernel are 8,000 values, and soon found to be too many. */
+static fb_graph *running_product(int steps)
+{
+    fb_graph *g = fb_graph_new("a running product");
+    fb_id at = source(g, FB_OP_INPUT, "x", SHAPE(4, 1 << steps), FB_F32);
+    for (int step = 0; step < steps; step++) {
+        int64_t by = (int64_t)1 << step;
+        fb_attrs before = {.dim = 1, .stop = ((int64_t)1 << steps) - by, .step = 1};
+        fb_id moved = NODE(g, FB_OP_PAD, NULL, (&(fb_attrs){.before = {0, by}, .value = 1}),
+                           NODE(g, FB_OP_SLICE, NULL, &before, at));
+        at = NODE(g, FB_OP_MUL, step + 1 == steps ? "product" : NULL, NULL, at, moved);
+    }
+    return with_output(g, at);
+}
+
+static void test_values_are_counted(void **state)
+{
+    (void)state;
+    trial t = build(running_product(5), false);
+    assert_non_null(t.nest);
+    drop(&t);
+    refused(running_product(20), false, FB_RULE_SIZE, "more than 8192 values for each element", "one kernel");
+}
+
 /* Windows of 5 × 5, the next one `step` further on, of what is padded by two on all sides, times a weight a channel. */
 static fb_graph *depthwise(int64_t channels, int64_t size, int64_t step)
 {
@@ -580,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_sums_of_no_rows_are_said),
         cmocka_unit_test(test_windows_are_written_out_beside_a_row),
         cmocka_unit_test(test_what_is_not_written_out),
+        cmocka_unit_test(test_values_are_counted),
         cmocka_unit_test(test_rows_of_windows_are_neighbours),
         cmocka_unit_test(test_an_unfolded_copy_has_plain_loops),
         cmocka_unit_test(test_rows_of_blocks_have_no_inside),
