@@ -247,8 +247,9 @@ static void find_again(fb_trial_shared *s)
 
 /* May a kernel that computes it anew have other bits than one that reads what was stored? A sum may be added up in
  * another order, a short product of matrices as well, 16 bits kept wider, a function be one of vectors in one loop and
- * of single numbers in another, and so what is made of such, whole numbers and truths too. */
-static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
+ * of single numbers in another, and so what is made of such. `functions`: also where such a function is within a unit or
+ * two of the other, which only a decision shows. */
+static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot, bool functions)
 {
     const fb_node *node = &s->g->nodes[s->order[slot]];
     fb_op_class cls = fb_op_get(node->op)->cls;
@@ -258,7 +259,7 @@ static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
         return true;
     if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_VIEW) return false;
     bool half = fb_dtype_is_half(node->dtype);
-    bool function = fb_bound_units(node->op) > 1; /* not one that is rounded correctly */
+    bool function = functions && fb_bound_units(node->op) > 1; /* not one that is rounded correctly */
     bool composed = function || (node->op != FB_OP_MUL && !fb_bound_ends_rounded(node->op));
     if (is_float && cls == FB_CLASS_POINTWISE && (half || composed)) return true;
     for (int a = 0; a < node->n_args; a++)
@@ -266,21 +267,27 @@ static bool is_loose(const fb_trial_shared *s, const bool *loose, int slot)
     return false;
 }
 
-/* Of such values those that several nodes read, through views or as they are. */
+/* Of such values, and of whole numbers and truths that follow from them, those that several nodes read, through views or
+ * as they are. */
 static void find_apart(fb_trial_shared *s)
 {
     size_t n = (size_t)s->n_slots + 1;
     int *base = fb_calloc(n, sizeof *base), *uses = fb_calloc(n, sizeof *uses);
-    bool *loose = fb_calloc(n, sizeof *loose);
+    bool *loose = fb_calloc(n, sizeof *loose), *decided = fb_calloc(n, sizeof *decided);
     for (int k = 0; k < s->n_slots; k++) {
         const fb_node *node = &s->g->nodes[s->order[k]];
         bool view = fb_op_get(node->op)->cls == FB_CLASS_VIEW && !s->leaf[k] && s->slot[node->args[0]] >= 0;
         base[k] = view ? base[s->slot[node->args[0]]] : k;
-        loose[k] = is_loose(s, loose, k);
+        loose[k] = fb_dtype_is_float(node->dtype) && is_loose(s, loose, k, false);
+        decided[k] = is_loose(s, decided, k, true);
         for (int a = 0; a < node->n_args && !s->leaf[k] && !view; a++)
             if (s->slot[node->args[a]] >= 0) uses[base[s->slot[node->args[a]]]]++;
     }
-    for (int k = 0; k < s->n_slots; k++) s->apart[k] = loose[k] && uses[base[k]] > 1;
+    for (int k = 0; k < s->n_slots; k++) {
+        bool is_float = fb_dtype_is_float(s->g->nodes[s->order[k]].dtype);
+        s->apart[k] = (is_float ? loose[k] : decided[k]) && uses[base[k]] > 1;
+    }
+    fb_free(decided);
     fb_free(loose);
     fb_free(uses);
     fb_free(base);

@@ -8,12 +8,13 @@
 #include <string.h>
 
 /* Do rows that begin `apart` elements from each other overlap, of a space that goes by `inner` elements, or by none
- * that is the same everywhere? */
+ * that is the same everywhere? Where a row leaves elements out, the next one may take them. */
 static bool is_window(const fb_space *space, int64_t apart, int64_t inner, bool even)
 {
     enum { NEAR = 4 };
     if (apart < 1 || apart > NEAR) return false;
     int64_t width = space->extent[space->n - 1];
+    if (inner > 1) return even && apart <= inner && width > 1;
     return !even || (inner == 1 && (apart < width || (apart == width && space->n > 1)));
 }
 

@@ -10,6 +10,8 @@
 #include "schedule/long.h"
 #include "schedule/team.h"
 
+#include <string.h>
+
 enum {
     HELD = 64, /* elements a thread may keep in registers */
     MOST_VECTOR = 8,
@@ -190,7 +192,79 @@ static int64_t registers_of(const fb_nest *nest, const fb_knobs *knobs, const fb
     return fb_schedule_steps(x, space, vector) * vector * (v->dtype == FB_F64 || v->dtype == FB_I64 ? 2 : 1);
 }
 
-/* Marks what later passes read again, if all of it fits the registers; else nothing is kept and passes compute anew. */
+/* What several passes need, and one of them for something that it alone has: the last that they have in common. Of
+ * windows that are that instead of all that they were made of. */
+static void find_common(const fb_section *s, const int *times, bool *common, fb_arena *arena)
+{
+    bool *needed = FB_NEW_ARRAY(arena, bool, s->n_values);
+    memset(common, 0, (size_t)s->n_values);
+    for (int p = 0; p < s->n_passes; p++) {
+        fb_section_needed(s, p, needed);
+        for (int i = 0; i < s->n_values; i++) {
+            const fb_value *v = &s->values[i];
+            bool reduces =
+                v->kind == FB_VALUE_REDUCE && v->over == s->passes[p].space && v->depth - 1 == s->passes[p].depth;
+            if (!reduces && (!needed[i] || times[i] > 1)) continue;
+            for (int k = 0; k < v->n_args; k++) common[v->args[k]] = true;
+        }
+        for (int i = 0; i < s->n_roots; i++)
+            if (s->roots[i].space == s->passes[p].space && s->roots[i].depth == s->passes[p].depth)
+                common[s->roots[i].value] = true;
+    }
+    for (int i = 0; i < s->n_values; i++)
+        common[i] = common[i] && times[i] > 1 && s->values[i].space != FB_NONE && s->values[i].kind != FB_VALUE_CONST;
+}
+
+static int first_pass(const fb_section *s, fb_val v, bool *needed)
+{
+    for (int p = 0; p < s->n_passes; p++) {
+        fb_section_needed(s, p, needed);
+        if (needed[v] && s->values[v].space == s->passes[p].space) return p;
+    }
+    return s->n_passes;
+}
+
+/* Not where a pass written out for each element that is held would be a long text. */
+static bool is_short(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x)
+{
+    enum { LONG = 1024 };
+    const fb_section *s = x->section;
+    int64_t loads = fb_section_loads(s), steps = 0;
+    for (int p = 0; p < s->n_passes; p++) {
+        const fb_space *space = &s->spaces[s->passes[p].space];
+        int64_t own = fb_schedule_steps(x, space, fb_schedule_vector(nest, knobs, s, s->passes[p].space));
+        if (own > steps) steps = own;
+    }
+    return steps * loads <= LONG;
+}
+
+typedef enum { KEEP_SLOW, KEEP_COMMON, KEEP_LOADS } keeping;
+
+/* Marks what is kept of what several passes need: what is loaded and slow functions, the last that they have in common,
+ * or only what is loaded. Returns the registers that it takes. */
+static int64_t mark_kept(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x, fb_section *s,
+                         const int *times, keeping what, fb_arena *arena)
+{
+    int64_t registers = 0;
+    bool *needed = FB_NEW_ARRAY(arena, bool, s->n_values), *common = FB_NEW_ARRAY(arena, bool, s->n_values);
+    for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
+    if (what == KEEP_COMMON) find_common(s, times, common, arena);
+    for (int i = 0; i < s->n_values && what == KEEP_COMMON; i++)
+        if (common[i]) s->values[i].kept_pass = first_pass(s, i, needed);
+    for (int i = 0; i < s->n_values; i++) {
+        fb_value *v = &s->values[i];
+        bool loaded = v->kind == FB_VALUE_LOAD, on_chip = nest->tiled && loaded && fb_nest_is_product(nest, v->node);
+        bool worth = loaded || (what == KEEP_SLOW && x->section->values[i].kept);
+        if (what == KEEP_COMMON) worth = common[i];
+        v->kept = times[i] > 1 && v->space != FB_NONE && !on_chip && worth;
+        if (v->kept) registers += registers_of(nest, knobs, x, v);
+    }
+    return registers;
+}
+
+/* Keeps what later passes read again, if all of it fits the registers; else nothing is kept and passes compute anew. Of
+ * rows that lie side by side many are on their way at a time, and the next pass would come from memory: there less is
+ * kept before nothing is. */
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
 {
     fb_section *s = fb_arena_copy(arena, x->section, sizeof *s);
@@ -202,15 +276,11 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
         fb_section_needed(s, p, needed);
         for (int i = 0; i < s->n_values; i++) times[i] += needed[i];
     }
-    int64_t registers = 0;
-    for (int i = 0; i < s->n_values; i++) {
-        fb_value *v = &s->values[i];
-        bool on_chip = nest->tiled && v->kind == FB_VALUE_LOAD && fb_nest_is_product(nest, v->node);
-        bool worth = v->kind == FB_VALUE_LOAD || x->section->values[i].kept;
-        v->kept = times[i] > 1 && v->space != FB_NONE && !on_chip && worth;
-        if (v->kept) registers += registers_of(nest, knobs, x, v);
-    }
-    x->held = x->deal == FB_DEAL_ROWS && registers > 0 && registers <= HELD;
+    const bool across = x->deal == FB_DEAL_COLUMNS && !fb_schedule_is_sequential(s) && is_short(nest, knobs, x);
+    int64_t registers = mark_kept(nest, knobs, x, s, times, KEEP_SLOW, arena);
+    if (across && registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_COMMON, arena);
+    if (across && registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_LOADS, arena);
+    x->held = (x->deal == FB_DEAL_ROWS || across) && registers > 0 && registers <= HELD;
     for (int i = 0; !x->held && i < s->n_values; i++) s->values[i].kept = false;
     x->section = s;
 }

@@ -18,6 +18,10 @@ for graph in "${FB_SRCDIR:-.}"/tests/data/found/*.graph.json; do
     is "found once: ${name%.graph.json}" 0 out '✓'
 done
 
+# A mean of equal values less one of them is 0 by one reference, and 1e-17 by the other: whether it is 0 was decided by both.
+fb fuzz --seed 93003837 --count 1 --plan 0
+is "found once: two references that decide otherwise" 0 out ' 0 findings'
+
 fb fuzz --seed 3 --count 4 --plans 2 --jobs 1
 is "a seed and a count are a run" 0 out 'seed 3: 4 graphs, 8 plans'
 fb fuzz --seed 7 --count 1 --plan 3

@@ -9,11 +9,12 @@
 #include "schedule/long.h"
 #include "schedule/print.h"
 
-enum { LIMIT_MS = 180000, SCANS = -1 };
+enum { LIMIT_MS = 180000, SCANS = -1, HELD = -2 };
 
 static const struct {
     const char *body;
-    int parts, threads; /* knobs; parts 0: no rows that run along memory; SCANS: running sums by teams */
+    int parts, threads; /* knobs; parts 0: no rows that run along memory; SCANS: running sums by teams; HELD: in
+                        * registers, though rows lie side by side */
 } cases[] = {
     /* one block: rows that begin anywhere, and no part is full */
     {"return nn.softmax(g:input('x', {5, 83}), 1)", 1, 32},
@@ -56,6 +57,17 @@ static const struct {
     {"local w = g:param('w', {3, 203})\n"
      "g:assign(w, nn.softmax(w, 1))",
      3, 32},
+    /* rows side by side, in registers: by one thread each, by several, two values of each element */
+    {"return nn.softmax(g:input('x', {2, 19, 40}), 1)", HELD, 64},
+    {"return nn.softmax(g:input('x', {130, 37}, 'bf16'), 0)", HELD, 96},
+    {"local x = g:input('x', {3, 21, 50})\n"
+     "return (x - x:mean(1, true)):exp():sum(1, true) + x",
+     HELD, 64},
+    /* what was made of windows, not all that it was made of */
+    {"local x = nn.max_pool3d(g:input('x', {2, 20, 4, 4, 16}), 2)\n"
+     "local m = x:amax(1, true)\n"
+     "return (x - m):exp():sum(1, true):log() + m",
+     HELD, 32},
     /* running sums: rows that begin anywhere, whole groups, what follows from them, two at a time */
     {"return g:input('x', {3, 1301}):cumsum(1)", SCANS, 64},
     {"return g:input('x', {3, 2048}, 'bf16'):cumsum(1)", SCANS, 96},
@@ -143,7 +155,8 @@ static subject subject_of(fb_script *s, int number, const fb_machine *m)
     const char *source = x.p->kernels[x.p->n_kernels - 1].source;
     if (getenv("FB_KEEP")) print_message("%s\n", source);
     const int parts = cases[number].parts;
-    if (!strstr(source, "fb_long_") != (parts <= 0) || (parts == SCANS && !strstr(source, "fb_scan_team<")))
+    if (!strstr(source, "fb_long_") != (parts <= 0) || (parts == SCANS && !strstr(source, "fb_scan_team<")) ||
+        (parts == HELD && (!strstr(source, " fb_row_") || (strstr(source, "fb_team<") || strstr(source, "fb_block<")))))
         fail_msg("case %d:\n%s", number, source);
     return x;
 }
