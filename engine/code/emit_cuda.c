@@ -41,6 +41,7 @@ typedef struct {
     int64_t points; /* groups of `vector` elements */
     fb_ix first;   /* stands for the last variable at the group's first element; the variable itself when vector is 1 */
     const char *v; /* counts within the group */
+    bool apart;    /* its elements do not move as one, and the last group may reach beyond the row */
 } walk;
 
 static const char *var_name(const fb_emitter *e, fb_ix v)
@@ -178,6 +179,7 @@ static const char *at_first(frame *f, const walk *w, fb_id storage, int table, f
 
 static bool packs_load(const frame *f, const walk *w, int space, const fb_value *v)
 {
+    if (w->apart) return false;
     if (!f->x.cut || space == FB_NONE)
         return fb_packs_load(f->e->nest, f->s, v, w->space->var[w->space->n - 1], w->vector);
     bool plain = v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE;
@@ -186,6 +188,7 @@ static bool packs_load(const frame *f, const walk *w, int space, const fb_value 
 
 static bool packs_root(const frame *f, const walk *w, int space, const fb_root *r)
 {
+    if (w->apart) return false;
     if (!f->x.cut || space == FB_NONE)
         return fb_packs_root(f->e->nest, f->s, r, w->space->var[w->space->n - 1], w->vector);
     return r->table == FB_NONE && fb_cut_packs(f->e->nest, f->x.cut, f->s, r->storage, r->at);
@@ -258,6 +261,13 @@ static void open_each(frame *f, const walk *w)
     fb_ix last = w->space->var[w->space->n - 1];
     fb_emit_unrolled(f->e, w->v, fb_emit_number(f->e, w->vector));
     fb_emit(f->e, "const fb_at %s = %s + %s;", var_name(f->e, last), var_name(f->e, w->first), w->v);
+    if (w->apart) fb_emit_if(f->e, "%s < %" PRId64, var_name(f->e, last), w->space->extent[w->space->n - 1]);
+}
+
+static void close_each(frame *f, const walk *w)
+{
+    if (w->apart) fb_emit_close(f->e);
+    fb_emit_close(f->e);
 }
 
 static void open_vector(frame *f, const walk *w, int space, int depth)
@@ -283,9 +293,9 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
 {
     fb_emitter *e = f->e;
     if (w->vector == 1) return;
-    fb_emit_close(e);
     const bool ragged = space != FB_NONE && is_ragged(f);
     if (ragged) fb_emit_close(e);
+    close_each(f, w);
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
         if (root_is_here(r, space, depth) && packs_root(f, w, space, r))
@@ -599,6 +609,14 @@ static void close_pass(frame *f, const walk *w, int opened)
     while (opened--) fb_emit_close(e);
 }
 
+/* A thread's own window, whose elements' places are numbers where it is written out. */
+static bool is_window_of_one(const frame *f, const walk *w)
+{
+    enum { SHORT = 32 };
+    bool alone = f->x.deal == FB_DEAL_COLUMNS && f->x.team == 1 && !f->unrolled && !fb_schedule_is_sequential(f->s);
+    return alone && w->space->n > 1 && w->points <= SHORT;
+}
+
 /* Opens the loop that takes this thread along its row; returns how many blocks of text were opened. */
 static int open_pass(frame *f, const walk *w)
 {
@@ -625,6 +643,7 @@ static int open_pass(frame *f, const walk *w)
         return 1 + ragged;
     }
     if (f->unrolled) fb_emit_directive(e, "#pragma unroll %d", f->unrolled);
+    if (is_window_of_one(f, w)) fb_emit_directive(e, "#pragma unroll");
     fb_emit_for(e, NULL, "fb_p", start, fb_emit_number(e, w->points), fb_emit_number(e, stride));
     declare_variables(f, w, "fb_p");
     return 1;
@@ -708,7 +727,7 @@ static void add_own(frame *f, const walk *w, fb_pass p, const bool *needed)
         fb_emit(e, "%s += %s;", scan_name(f, "own", i), fb_emit_ref(e, x));
         fb_emit(e, "%s[%s] = %s;", scan_name(f, "run", i), w->vector > 1 ? w->v : "0", scan_name(f, "own", i));
     }
-    if (w->vector > 1) fb_emit_close(e);
+    if (w->vector > 1) close_each(f, w);
     fb_emit_forget(e, mark);
     forget_packs(f);
 }
@@ -734,9 +753,21 @@ static void store_own(frame *f, const walk *w, fb_pass p, const bool *needed)
         if (scans_here(f, i, p, needed)) e->whole[i] = NULL;
 }
 
-static void go_along(frame *f, const walk *w, fb_pass p, const bool *needed)
+/* A thread has neighbours to add up, also where these cannot move as one: the team meets a few times less. */
+static walk by_neighbours(const frame *f, const walk *w)
+{
+    enum { EACH = 4 };
+    int64_t points = fb_space_points(w->space), groups = fb_ceil_div(points, EACH);
+    if (w->vector > 1 || w->space->n != 1 || groups < f->x.team) return *w;
+    walk apart = walk_by(f->e, w->space, EACH, groups);
+    apart.apart = true;
+    return apart;
+}
+
+static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
 {
     fb_emitter *e = f->e;
+    const walk own = by_neighbours(f, of), *w = &own;
     const bool ragged = w->points % f->x.team != 0;
     fb_needs_text(&e->needs, FB_TEXT_SCAN);
     for (int i = 0; i < f->s->n_values; i++)

@@ -276,7 +276,9 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
         fb_section_needed(s, p, needed);
         for (int i = 0; i < s->n_values; i++) times[i] += needed[i];
     }
-    const bool across = x->deal == FB_DEAL_COLUMNS && !fb_schedule_is_sequential(s) && is_short(nest, knobs, x);
+    /* rows of a product's tile have no blocks of their own, and few registers */
+    const bool own = x->deal == FB_DEAL_COLUMNS && x->rows_a_block > 0;
+    const bool across = own && !fb_schedule_is_sequential(s) && is_short(nest, knobs, x);
     int64_t registers = mark_kept(nest, knobs, x, s, times, KEEP_SLOW, arena);
     if (across && registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_COMMON, arena);
     if (across && registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_LOADS, arena);

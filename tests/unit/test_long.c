@@ -82,6 +82,9 @@ static const struct {
      "return x:cumsum(1)",
      SCANS, 64},
     {"return g:input('x', {2, 1024}):cumsum(1):amax(1)", SCANS, 64},
+    /* neighbours that do not move as one: what lies beside the row's end, and one that no group fills */
+    {"return g:input('x', {3, 1031}):slice(1, 0, 1030):cumsum(1)", SCANS, 64},
+    {"return g:input('x', {2, 1025}, 'bf16'):slice(1, 1, 1025):cumsum(1)", SCANS, 128},
     /* of what is read twice at each of many levels */
     {"local x = g:input('x', {2, 1024})\n"
      "for i = 1, 60 do x = (x + x) * 0.5 end\n"
