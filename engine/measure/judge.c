@@ -757,6 +757,16 @@ static double largest_lane(const double lanes[FB_TRIALS])
     return most;
 }
 
+/* Do lanes put all elements off together, as where all are made of one value? Then they are one sample of roundings, and
+ * have no distribution. Of elements that go their own ways lanes add up to about the root of their number. */
+static bool goes_together(const fb_region_spread *l)
+{
+    enum { FEW = 4 };
+    double along = largest_lane(l->along), offset = largest_lane(l->offset), n = (double)l->n;
+    bool as_one = FEW * offset * offset > n * l->offset_squares && l->offset_squares > 0;
+    return as_one || (FEW * along * along > n * l->along_squares && l->along_squares > 0);
+}
+
 /* One region's figures over what is allowed: its error along the values, plain, and element by element. */
 typedef struct {
     double along, offset, own;
@@ -770,7 +780,9 @@ static region_figures judge_region(const fb_judgement *j, const fb_region_spread
         double offset = fmax(largest_lane(l->offset), sqrt(l->offset_squares) / 4);
         along = fmax(FB_JUDGE_REGION * along, sqrt(j->region[r].along_squares));
         offset = fmax(FB_JUDGE_REGION * offset, sqrt(j->region[r].offset_squares));
-        f.along = fabs(j->region[r].along) / (along + unit * l->squares);
+        /* not along values of which the reference's own roundings are all that is left */
+        const bool nothing = l->squares < 0x1p-60 * l->offset_squares;
+        f.along = nothing ? 0 : fabs(j->region[r].along) / (along + unit * l->squares);
         f.offset = fabs(j->region[r].offset) / (offset + unit * l->sizes);
     }
     double rounded = (double)j->region[r].rounded;
@@ -779,15 +791,17 @@ static region_figures judge_region(const fb_judgement *j, const fb_region_spread
     return f;
 }
 
-/* The worst region's error over what is allowed, and its words. */
+/* The worst region's error over what is allowed, its words, and whether all that are wrong are one sample each. */
 static double judge_all_regions(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape,
-                                const fb_node *n, fb_str *words)
+                                const fb_node *n, fb_str *words, bool *one_sample)
 {
+    *one_sample = true;
     double unit = shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22, worst = 0;
     for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
         const fb_region_spread *l = &s->region[r];
         region_figures f = judge_region(j, l, r, unit);
         double most = fmax(fmax(f.along, f.offset), f.own);
+        if (most > 1) *one_sample &= goes_together(l);
         if (!(most > worst)) continue;
         worst = most;
         words->n = 0;
@@ -846,8 +860,10 @@ bool fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_
     if (few) out->undecided += j->beyond;
     if (whole && all->squares > 0 && 4 * most > all->squares && of_element <= 1) out->undecided += j->drowned;
     if (out->undecided > out->compared) out->undecided = out->compared;
-    double of_region = whole ? judge_all_regions(j, s, shape, n, &region) : 0;
-    double of_distribution = whole ? judge_distribution(j, n, &distribution) : 0;
+    bool one_sample = false;
+    double of_region = whole ? judge_all_regions(j, s, shape, n, &region, &one_sample) : 0;
+    const bool together = whole && goes_together(all);
+    double of_distribution = whole && !together ? judge_distribution(j, n, &distribution) : 0;
     out->bound = fmax(of_element, fmax(of_region, of_distribution));
     out->ok = out->bound <= 1;
     const fb_str *say = of_element > 1 ? &element : of_region > 1 ? &region : &distribution;
@@ -855,6 +871,8 @@ bool fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_
     fb_str_free(&element);
     fb_str_free(&region);
     fb_str_free(&distribution);
-    return whole && !out->ok && fmax(of_region, of_distribution) <= 1 &&
+    if (!whole || out->ok) return false;
+    if (together || (of_region > 1 && one_sample && of_distribution <= 1)) return true;
+    return fmax(of_region, of_distribution) <= 1 &&
            (double)j->off <= fmax(FB_JUDGE_FEW * (double)j->compared, FB_JUDGE_FEW_LEAST);
 }

@@ -729,6 +729,26 @@ static void sources_hold_what_was_written(void **state)
     fb_free(there);
 }
 
+/* Of values of which only the reference's own roundings are left, as of what is 0 but for them, nothing is told by what
+ * goes along them: a mean of three equal values may be 1e-17 off. */
+static void nothing_goes_along_roundings_of_doubles(void **state)
+{
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        tensor t = tensor_new(FB_F32, 400, 1, 4);
+        for (int64_t k = 0; k < t.n; k++) {
+            double sign = k % 2 ? 1 : -1;
+            t.exact[k] = sign * (large ? 1e-4 : 1e-17);
+            for (int l = 0; l < FB_TRIALS; l++) t.lane[l][k] = t.exact[k] + (l % 2 ? 1e-6 : -1e-6); /* to one side */
+            store(&t, k, t.exact[k] + sign * 1.5e-6); /* along the values */
+        }
+        fb_error_report e = judged(&t);
+        assert_int_equal(e.ok, !large);
+        assert_true(e.ok || strstr(e.worst, "all"));
+        tensor_free(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -743,6 +763,7 @@ int main(void)
         cmocka_unit_test(a_small_tensor_is_found),
         cmocka_unit_test(of_very_many_a_few_are_undecided),
         cmocka_unit_test(rows_that_are_alike_are_off_by_one_draw),
+        cmocka_unit_test(nothing_goes_along_roundings_of_doubles),
         cmocka_unit_test(one_element_is_off_by_what_the_others_are),
         cmocka_unit_test(what_a_relu_cuts_off_is_no_spread),
         cmocka_unit_test(what_tells_lies_along_what_is_reduced),
