@@ -505,6 +505,21 @@ static void close_parts(loops *l, fb_pass p, pass_parts parts, int64_t lanes)
     }
 }
 
+/* Is anything read backwards along the pass's last variable? gcc 12 adds up a nest of such loops wrongly where it makes
+ * vectors of the outer one by itself (the mean of 4 x 4 that are flipped: five elements of another row were in it). */
+static bool goes_backwards(const loops *l, fb_pass p)
+{
+    const fb_space *space = &l->s->spaces[p.space];
+    for (int i = 0; i < l->s->n_values && space->n; i++) {
+        const fb_value *v = &l->s->values[i];
+        int64_t stride;
+        fb_ix rest;
+        if (v->kind != FB_VALUE_LOAD || v->space != p.space) continue;
+        if (fb_ix_stride(l->e->nest->pool, v->at, space->var[space->n - 1], &stride, &rest) && stride < 0) return true;
+    }
+    return false;
+}
+
 /* Loops over the points of a pass, in one part's where threads share it so. */
 static void open_pass(loops *l, fb_pass p, bool ordered, bool threads, pass_parts parts)
 {
@@ -516,7 +531,7 @@ static void open_pass(loops *l, fb_pass p, bool ordered, bool threads, pass_part
             fb_emit_directive(l->e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
                               threads_words(l));
             l->e->vectors = last;
-        } else if (last && !ordered && !fb_space_is_window(space)) {
+        } else if (last && !ordered && (!fb_space_is_window(space) || goes_backwards(l, p))) {
             pragma_simd(l, reductions);
         }
         if (parts.count && first) {
