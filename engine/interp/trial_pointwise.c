@@ -974,9 +974,10 @@ static void add_wide(const job *j, chunk *c, int lanes, int n)
 }
 
 /* tanh(x) - mean(tanh(x)): the kernel of the mean may have kept more of x than the one that reads it to compute its tanh
- * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, a quotient or an angle reads its
- * operands as they may have been rounded, whatever the lane has for others. No lane is further off by that than one was
- * before: what a chain of residuals adds up does not grow. What lies far apart was turned by a decision, which all readers see. */
+ * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, a quotient or an angle
+ * reads its operands as they may have been rounded, whatever the lane has for others. No lane is further off by that than
+ * one was before: what a chain of residuals adds up does not grow. What lies far apart was turned by a decision, which
+ * all readers see. */
 static void read_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     enum { FIRST = 7 };
@@ -1045,19 +1046,22 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 /* Whole numbers and truths that follow from what was rounded otherwise for others: some lanes read each of them as some
  * lane has it. Of a comparison one has the smallest that the left operand may be beside the largest of the right one, one
  * the other way round: what may turn, does. */
-static void read_whole_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
+static void read_whole_apart(const job *j, chunk *c, int lanes, int n)
 {
     enum { LEAST = ALL_ABOVE + 1, MOST };
     bool compares = turns[j->node->op].how == FB_TURN_COMPARISON;
     for (int a = 0; a < j->node->n_args; a++) {
         if (!compares && !j->apart[a]) continue;
         const uint64_t *const *x = c->raw[a];
+        uint64_t alike[FB_TRIAL_CHUNK] = {0}; /* elements that are draw alike, wherever they lie */
+        for (int l = 0; l < lanes; l++)
+            for (int k = 0; k < n; k++) alike[k] = fb_splitmix64(alike[k] ^ x[l][k]);
         for (int l = LEAST; l < lanes; l++) {
             int64_t *to = (int64_t *)c->converted[a][l];
             bool extreme = compares && l <= MOST, smallest = (l == LEAST) == (a == 0);
             uint64_t key = fb_trial_key(j->e->s, l, j->node->args[a], FB_DRAW_READ) + (uint64_t)j->id;
             for (int k = 0; k < n; k++) {
-                uint32_t drawn = fb_trial_draw((uint64_t)(at + k), key) % (uint32_t)lanes;
+                uint32_t drawn = fb_trial_draw(alike[k], key) % (uint32_t)lanes;
                 to[k] = (int64_t)x[j->apart[a] ? (int)drawn : l][k];
                 for (int other = 0; extreme && other < lanes; other++) {
                     int64_t y = (int64_t)x[other][k];
@@ -1071,7 +1075,7 @@ static void read_whole_apart(const job *j, chunk *c, int lanes, int64_t at, int 
 
 static void i64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
-    if (lanes > 1 && (j->apart[0] || j->apart[1] || j->apart[2])) read_whole_apart(j, c, lanes, at, n);
+    if (lanes > 1 && (j->apart[0] || j->apart[1] || j->apart[2])) read_whole_apart(j, c, lanes, n);
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     fb_dtype dtype = j->node->dtype;
     for (int l = 0; l < lanes; l++) {
