@@ -308,7 +308,7 @@ static const char *clauses(loops *l, fb_pass p, const char *array)
     for (size_t k = 0; k < sizeof ids / sizeof *ids; k++) {
         bool first = true;
         for (int i = 0; i < l->s->n_values; i++) {
-            if (!fb_emit_reduces(&l->s->values[i], p)) continue;
+            if (!fb_value_reduces(&l->s->values[i], p)) continue;
             fb_reduction r = fb_emit_reduction(e, i);
             if (!r.clause || strcmp(r.clause, ids[k]) != 0) continue;
             fb_str_addf(&s, "%s%s%s",
@@ -330,7 +330,7 @@ static bool in_order(const loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         if (needed[i] && v->kind == FB_VALUE_SCAN && FB_MUTATE(43, v->over == p.space, false)) return true;
-        if (fb_emit_reduces(v, p) && fb_emit_reduction(l->e, i).arg) return true;
+        if (fb_value_reduces(v, p) && fb_emit_reduction(l->e, i).arg) return true;
     }
     return false;
 }
@@ -355,7 +355,7 @@ static void pass_body(loops *l, fb_pass p, const char *entry)
     bool *mark = fb_emit_mark(e);
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
-        if (!fb_emit_reduces(v, p)) continue;
+        if (!fb_value_reduces(v, p)) continue;
         for (int a = 0; a < v->n_args; a++) fb_emit_needed(e, v->args[a], p.space);
         step(l, i, entry);
     }
@@ -404,7 +404,7 @@ static void declare_accumulators(loops *l, fb_pass p)
 {
     fb_emitter *e = l->e;
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_emit_reduces(&l->s->values[i], p)) continue;
+        if (!fb_value_reduces(&l->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg) fb_emit(e, "%s %s = %s;", fb_emit_operand_type(l->e, i), best_name(l, i), r.start);
         fb_emit(e, "%s %s = %s;", fb_emit_type(l->e, i), e->names[i], r.arg ? "0" : r.start);
@@ -423,7 +423,7 @@ typedef struct {
 static bool depends_on_order(const loops *l, fb_pass p)
 {
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_emit_reduces(&l->s->values[i], p) || !is_float_value(l, i)) continue;
+        if (!fb_value_reduces(&l->s->values[i], p) || !is_float_value(l, i)) continue;
         const char *by = fb_emit_reduction(l->e, i).clause;
         if (by && (strcmp(by, "+") == 0 || strcmp(by, "*") == 0)) return true;
     }
@@ -452,7 +452,7 @@ static const char *parts_name(const loops *l, fb_val v)
 static void declare_parts(loops *l, fb_pass p, pass_parts parts, const char *array)
 {
     for (int i = 0; i < l->s->n_values; i++)
-        if (fb_emit_reduces(&l->s->values[i], p))
+        if (fb_value_reduces(&l->s->values[i], p))
             fb_emit(l->e, "%s%s %s[%" PRId64 "]%s;", array[0] ? "_Alignas(64) " : "", fb_emit_type(l->e, i),
                     parts_name(l, i), parts.count, array);
 }
@@ -494,7 +494,7 @@ static void close_parts(loops *l, fb_pass p, pass_parts parts, int64_t lanes)
         if (joins) fb_emit_for(e, NULL, "fb_part", "0", fb_emit_number(e, parts.count), NULL);
         if (lanes) fb_emit_for(e, NULL, "lane", "0", all, NULL);
         for (int i = 0; i < l->s->n_values; i++) {
-            if (!fb_emit_reduces(&l->s->values[i], p)) continue;
+            if (!fb_value_reduces(&l->s->values[i], p)) continue;
             if (joins)
                 join_part(l, i, entry);
             else
@@ -546,7 +546,7 @@ static void open_pass(loops *l, fb_pass p, bool ordered, bool threads, pass_part
 static void end_reductions(loops *l, fb_pass p)
 {
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_emit_reduces(&l->s->values[i], p)) continue;
+        if (!fb_value_reduces(&l->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(l->e, i);
         if (FB_MUTATE(46, points, false)) fb_emit(l->e, "%s /= %s;", l->e->names[i], points);
         l->e->known[i] = true;
@@ -642,7 +642,7 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
-        if (!scan && !fb_emit_reduces(v, p)) continue;
+        if (!scan && !fb_value_reduces(v, p)) continue;
         any = true;
         if (!scan && fb_emit_reduction(e, i).arg)
             fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_operand_type(l->e, i), best_name(l, i), l->x.lanes);
@@ -655,7 +655,7 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
-        if (!scan && !fb_emit_reduces(v, p)) continue;
+        if (!scan && !fb_value_reduces(v, p)) continue;
         fb_reduction r = scan ? (fb_reduction){.start = "0"} : fb_emit_reduction(e, i);
         if (r.arg) fb_emit(e, "%s[lane] = %s;", best_name(l, i), r.start);
         fb_emit(e, "%s[lane] = %s;", e->names[i], r.arg ? "0" : r.start);
@@ -673,7 +673,7 @@ static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads,
         declare_parts(l, p, parts, fb_arena_printf(e->arena, "[%" PRId64 "]", l->x.lanes));
         open_parts(l, p, parts);
         for (int i = 0; i < l->s->n_values; i++)
-            if (fb_emit_reduces(&l->s->values[i], p)) l->declared[i] = false;
+            if (fb_value_reduces(&l->s->values[i], p)) l->declared[i] = false;
         lane_accumulators(l, p, needed);
     } else if (threads) {
         fb_emit_directive(e, "#pragma omp parallel for%s schedule(static)%s",
@@ -756,7 +756,7 @@ static void lane_pass(loops *l, int number)
     for (int i = 0; i < l->s->n_values; i++) e->names[i] = plain[i];
     if (parts.count) close_parts(l, p, parts, l->x.lanes);
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!fb_emit_reduces(&l->s->values[i], p)) continue;
+        if (!fb_value_reduces(&l->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(l->e, i);
         if (points)
             fb_emit(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++) %s[lane] /= %s;", l->x.lanes, e->names[i],

@@ -416,7 +416,7 @@ static void declare_accumulators(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg) fb_emit(e, "%s %s = %s;", fb_emit_operand_type(f->e, i), best_of(f, i), r.start);
         fb_emit(e, "%s %s = %s;", fb_emit_type(f->e, i), e->names[i], r.arg ? "0" : r.start);
@@ -500,10 +500,10 @@ static void combine(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
     for (int i = 0; f->x.cut && f->x.parts > 1 && i < f->s->n_values; i++)
-        if (fb_emit_reduces(&f->s->values[i], p)) combine_row(f, i);
+        if (fb_value_reduces(&f->s->values[i], p)) combine_row(f, i);
     if (f->x.cut && f->x.parts > 1) return;
     for (int i = 0; f->x.team > 1 && i < f->s->n_values; i++) {
-        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg)
             fb_emit(e, "%s(%s, %s);", across(f, "_arg", r.op == FB_OP_ARGMAX ? "true" : "false"), best_of(f, i),
@@ -516,7 +516,7 @@ static void combine(frame *f, fb_pass p)
 static void finish_pass(frame *f, fb_pass p)
 {
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(f->e, i);
         if (points) fb_emit(f->e, "%s /= %s;", f->e->names[i], points);
         f->e->known[i] = true;
@@ -678,7 +678,7 @@ static void emit_group(frame *f, const walk *w, fb_pass p, const bool *needed)
     for (int i = 0; i < f->s->n_values; i++)
         if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
     for (int i = 0; i < f->s->n_values; i++)
-        if (fb_emit_reduces(&f->s->values[i], p)) step(f, i);
+        if (fb_value_reduces(&f->s->values[i], p)) step(f, i);
     store_elements(f, w, p.space, p.depth, guarded);
     close_vector(f, w, p.space, p.depth, guarded);
 }
@@ -740,7 +740,7 @@ static void store_own(frame *f, const walk *w, fb_pass p, const bool *needed)
     for (int i = 0; i < f->s->n_roots; i++)
         if (root_is_here(&f->s->roots[i], p.space, p.depth)) mark_made(f, f->s->roots[i].value, made);
     for (int i = 0; i < f->s->n_values; i++)
-        if (fb_emit_reduces(&f->s->values[i], p))
+        if (fb_value_reduces(&f->s->values[i], p))
             for (int k = 0; k < f->s->values[i].n_args; k++) mark_made(f, f->s->values[i].args[k], made);
     for (int i = 0; i < f->s->n_values; i++) {
         made[i] = made[i] && needed[i];
@@ -904,7 +904,7 @@ static const char **declare_each(frame *f, fb_pass p)
     fb_emitter *e = f->e;
     const char **sums = FB_NEW_ARRAY(e->arena, const char *, f->s->n_values);
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
         const char *name = each_name(f, i), *start = fb_emit_reduction(e, i).start;
         fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), name, f->x.each);
         fb_emit(e, "for (int v = 0; v < %d; v++) %s[v] = %s;", f->x.each, name, start);
@@ -918,7 +918,7 @@ static void combine_each(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         fb_emit(e, "%s %s = fb_columns_each<%s, %d>(%s);", fb_emit_type(e, i), e->names[i], operation_of(&r), f->x.team,
                 each_name(f, i));
@@ -1083,14 +1083,14 @@ static void combine_parts(frame *f, fb_pass p)
     fb_emitter *e = f->e;
     combine(f, p);
     for (int i = 0; i < f->s->n_values; i++)
-        if (fb_emit_reduces(&f->s->values[i], p))
+        if (fb_value_reduces(&f->s->values[i], p))
             fb_emit(e, "static __device__ %s fb_parts_%s[%" PRId64 "];", fb_emit_type(f->e, i), e->names[i],
                     f->x.rows * f->x.parts);
     fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->x.rows);
     fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
     fb_emit_if(e, "threadIdx.x == 0");
     for (int i = 0; i < f->s->n_values; i++)
-        if (fb_emit_reduces(&f->s->values[i], p))
+        if (fb_value_reduces(&f->s->values[i], p))
             fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
     fb_emit(e, "__threadfence();");
     fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->x.parts - 1);
@@ -1099,7 +1099,7 @@ static void combine_parts(frame *f, fb_pass p)
     fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
     fb_emit(e, "__threadfence();");
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_emit_reduces(&f->s->values[i], p)) continue;
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         fb_emit(e, "%s = %s;", e->names[i], r.start);
         fb_emit(e,

@@ -170,8 +170,6 @@ const char *fb_emit_before(fb_emitter *e, fb_val v);
 
 /* ---- facts of a section that every printer's loops ask for (emit_section.c) ---- */
 
-/* Is v reduced in pass p? */
-bool fb_emit_reduces(const fb_value *v, fb_pass p);
 /* The largest depth of a root or pass. */
 int fb_emit_deepest(const fb_section *s);
 /* Of an index_add: the index that says which row of the result is added to. */

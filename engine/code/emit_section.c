@@ -3,11 +3,6 @@
  */
 #include "code/emit_parts.h"
 
-bool fb_emit_reduces(const fb_value *v, fb_pass p)
-{
-    return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth - 1 == p.depth;
-}
-
 int fb_emit_deepest(const fb_section *s)
 {
     int depth = 0;

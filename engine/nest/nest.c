@@ -287,7 +287,7 @@ static void need_of_pass(const fb_section *s, fb_pass p, const bool *ready, bool
     memset(needed, 0, (size_t)s->n_values);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
-        if (v->kind != FB_VALUE_REDUCE || v->over != p.space || v->depth - 1 != p.depth) continue;
+        if (!fb_value_reduces(v, p)) continue;
         for (int a = 0; a < v->n_args; a++) need(s, v->args[a], ready, needed);
     }
     for (int i = 0; i < s->n_roots; i++)

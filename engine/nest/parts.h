@@ -303,6 +303,8 @@ static inline bool fb_value_is_indexed(const fb_value *v)
            v->kind == FB_VALUE_CHIP;
 }
 
+/* Is v reduced in pass p? */
+bool fb_value_reduces(const fb_value *v, fb_pass p);
 /* Does pass `p` of the section need value v, which varies over the pass's space? `needed` has room for n_values. */
 void fb_section_needed(const fb_section *s, int pass, bool *needed);
 

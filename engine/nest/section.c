@@ -18,6 +18,11 @@ static bool is_window(const fb_space *space, int64_t apart, int64_t inner, bool 
     return !even || (inner == 1 && (apart < width || (apart == width && space->n > 1)));
 }
 
+bool fb_value_reduces(const fb_value *v, fb_pass p)
+{
+    return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth - 1 == p.depth;
+}
+
 bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
 {
     int n = s->rows.n, across = 0, along = 0;

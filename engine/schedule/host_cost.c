@@ -72,11 +72,6 @@ static double narrow(const fb_knobs *knobs, fb_dtype dtype)
 
 /* ---- sums side by side ---- */
 
-static bool reduces(const fb_value *v, fb_pass p)
-{
-    return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth == p.depth + 1;
-}
-
 /* Each element of a step is added to a sum of its own, which is loaded and stored again; the next step waits for that,
  * which few elements are too few to hide. */
 static double lane_pass_us(const fb_machine *m, const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x,
@@ -86,7 +81,7 @@ static double lane_pass_us(const fb_machine *m, const fb_nest *nest, const fb_se
     double last = (double)s->rows.extent[s->rows.n - 1], chunks = ceil(last / (double)x->lanes), sums = 0, rate = NAN;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
-        sums += reduces(v, p);
+        sums += fb_value_reduces(v, p);
         if (v->kind == FB_VALUE_LOAD && v->space == p.space)
             rate = fmin(rate, m->glanes[nest->graph->nodes[v->node].dtype]);
     }

@@ -202,9 +202,7 @@ static void find_common(const fb_section *s, const int *times, bool *common, fb_
         fb_section_needed(s, p, needed);
         for (int i = 0; i < s->n_values; i++) {
             const fb_value *v = &s->values[i];
-            bool reduces =
-                v->kind == FB_VALUE_REDUCE && v->over == s->passes[p].space && v->depth - 1 == s->passes[p].depth;
-            if (!reduces && (!needed[i] || times[i] > 1)) continue;
+            if (!fb_value_reduces(v, s->passes[p]) && (!needed[i] || times[i] > 1)) continue;
             for (int k = 0; k < v->n_args; k++) common[v->args[k]] = true;
         }
         for (int i = 0; i < s->n_roots; i++)

@@ -410,9 +410,7 @@ static void add_wait(double loads, double steps, work *w)
 static bool reduces(const fb_section *s, int pass)
 {
     for (int i = 0; i < s->n_values; i++)
-        if (s->values[i].kind == FB_VALUE_REDUCE && s->values[i].over == s->passes[pass].space &&
-            s->values[i].depth == s->passes[pass].depth + 1)
-            return true;
+        if (fb_value_reduces(&s->values[i], s->passes[pass])) return true;
     return false;
 }
 
