@@ -216,9 +216,7 @@ static const fb_round *round_of(fb_lowering *l, const fb_loop *loop, fb_id made)
 const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
 {
     const fb_nest *nest = group->nest;
-    fb_id region = l->g->nodes[group->nodes[0]].region;
-    if (fb_plan_launch_mode(l->plan) == FB_LAUNCH_MEGA || fb_plan_whole_loop(l->plan, region))
-        nest = fb_nest_as_stage(nest, l->p->arena);
+    if (fb_plan_is_stage(l->plan, group)) nest = fb_nest_as_stage(nest, l->p->arena);
     const fb_loop *loop = &l->loops[l->g->nodes[group->nodes[0]].region];
     for (int i = 0; loop->region && i < loop->n_collected; i++)
         if (fb_group_stores(group, loop->collected[i].also))

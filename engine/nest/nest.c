@@ -800,6 +800,7 @@ const fb_nest *fb_nest_as_stage(const fb_nest *nest, fb_arena *arena)
 {
     fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
     to->shared_bytes = 0;
+    to->stage = true;
     return to;
 }
 

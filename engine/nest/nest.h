@@ -87,7 +87,8 @@ const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage
  * repetition by itself, and nothing in place of anything. */
 const fb_nest *fb_nest_store_also(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena);
 bool fb_nest_stores_alike(const fb_nest *nest, fb_id stored);
-/* The same kernel as a stage of a larger one, whose blocks do not wait for each other in the middle of their work. */
+/* The same kernel as a stage of a larger one, whose blocks do not wait for each other in the middle of their work, and
+ * are dealt to few blocks that go from stage to stage. */
 const fb_nest *fb_nest_as_stage(const fb_nest *nest, fb_arena *arena);
 /* The same kernel (family gemm) as a stage that keeps its right operands on chip from one step of a loop to the next.
  */

@@ -223,6 +223,7 @@ struct fb_nest {
     int units;               /* multiprocessors or cores, */
     int64_t shared_bytes;    /* and what a block of one may have: what long rows are cut by. 0: they are not */
     bool clusters;           /* blocks may be clusters (compute capability 9.0) */
+    bool stage;              /* see fb_nest_as_stage */
     fb_index_pool *pool;
     fb_kernel_nodes kernel;
     fb_id accumulator; /* FB_NEST_CALL: the contraction, whose result is read as a buffer; else FB_NONE */

@@ -1094,6 +1094,15 @@ static int64_t repeats_of(const walk *w, const fb_value *v, double *work)
     return repeats;
 }
 
+/* A product of few terms makes each of its elements by itself, also where one operand is the same for all of them (as
+ * the gradient of a plain sum is). */
+static bool is_short_product(const walk *w, const fb_value *v)
+{
+    if (v->kind != FB_VALUE_REDUCE || fb_node_class(w->g, v->node) != FB_CLASS_CONTRACTION) return false;
+    return fb_space_points(&w->spaces.at[v->over]) <= FB_SHORT_REDUCTION &&
+           fb_space_points(&w->draft->rows) <= fb_shape_elements(&w->g->nodes[v->node].shape);
+}
+
 /* Reductions that a larger row repeats: fine a few times, or when they are small. */
 static bool repeats_allowed(walk *w)
 {
@@ -1102,7 +1111,7 @@ static bool repeats_allowed(walk *w)
         double work;
         if (v->kind != FB_VALUE_REDUCE && v->kind != FB_VALUE_FOLD) continue;
         int64_t repeats = repeats_of(w, v, &work);
-        if (repeats <= MAX_REPEATS || work <= SMALL_REPEAT) continue;
+        if (repeats <= MAX_REPEATS || work <= SMALL_REPEAT || is_short_product(w, v)) continue;
         char bytes[32], room[64];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, v->node));
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,

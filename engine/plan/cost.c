@@ -25,6 +25,11 @@ static bool is_merged(const fb_plan *plan, fb_id region)
     return plan->launch == FB_LAUNCH_MEGA || fb_plan_whole_loop(plan, region);
 }
 
+bool fb_plan_is_stage(const fb_plan *plan, const fb_group *group)
+{
+    return is_merged(plan, plan->planner->g->nodes[group->nodes[0]].region);
+}
+
 double fb_plan_kernel_us(const fb_plan *plan, fb_id region, const fb_analysis *a, const fb_group_cost *c)
 {
     const fb_machine *m = &plan->planner->machine;

@@ -58,6 +58,8 @@ void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *o
 
 /* The outermost loop, a region, that is one kernel and holds region `r`; 0: none. */
 fb_id fb_plan_whole_loop(const fb_plan *plan, fb_id r);
+/* Is the group's kernel a stage of a larger one: of such a loop, or of the whole plan's (launch mode mega)? */
+bool fb_plan_is_stage(const fb_plan *plan, const fb_group *group);
 /* kept[i]: group i, of a loop that is one kernel, keeps the right operands of its products in shared memory from step
  * to step. `says` (may be NULL) gets what stays, and why something does not. */
 void fb_plan_kept(const fb_plan *plan, fb_id region, bool *kept, fb_str *says);

@@ -127,9 +127,9 @@ static int64_t longest_pass(const fb_nest *nest, const fb_knobs *knobs, const fb
     return longest;
 }
 
-static void choose_team(const fb_target *target, fb_section_schedule *x, int64_t longest)
+static void choose_team(const fb_nest *nest, fb_section_schedule *x, int64_t longest)
 {
-    fb_team t = fb_team_of(target, x->deal == FB_DEAL_COLUMNS, x->rows, longest);
+    fb_team t = fb_team_of(nest->target, x->deal == FB_DEAL_COLUMNS, nest->stage, x->rows, longest);
     x->team = t.team;
     x->threads = t.threads;
     x->rows_a_block = t.rows_a_block;
@@ -362,7 +362,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     x->scans = sequential && scans_in_teams(nest, s);
     if (x->scans) {
         x->deal = FB_DEAL_ROWS;
-        choose_team(nest->target, x, longest);
+        choose_team(nest, x, longest);
     } else if (sequential) {
         x->deal = FB_DEAL_COLUMNS;
         x->threads = SEQUENTIAL_THREADS;
@@ -375,7 +375,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
         return;
     } else {
         x->deal = fb_section_lies_across(nest->pool, s) ? FB_DEAL_COLUMNS : FB_DEAL_ROWS;
-        choose_team(nest->target, x, longest);
+        choose_team(nest, x, longest);
     }
     apply_knobs(nest->target, knobs, x);
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);

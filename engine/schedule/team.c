@@ -3,9 +3,12 @@
 
 #include "base/integer.h"
 
-static fb_team team_across(int warp, int64_t rows, int64_t longest)
+enum { STAGE_THREADS = 256 }; /* of a block where a stage's threads have rows of their own */
+
+static fb_team team_across(int warp, bool stage, int64_t rows, int64_t longest)
 {
-    enum { ALONE = 128, SHORT = 16 };
+    enum { SHORT = 16 };
+    const int ALONE = stage ? STAGE_THREADS : 128;
     int64_t each = rows < warp * 8 * FB_UNITS_ABOUT ? 8 : 64;
     if (longest < SHORT) return (fb_team){.team = 1, .threads = ALONE, .rows_a_block = ALONE};
     int team = fb_power_of_two(fb_ceil_div(longest, each), warp);
@@ -13,12 +16,26 @@ static fb_team team_across(int warp, int64_t rows, int64_t longest)
         .team = team, .threads = team == 1 ? ALONE : warp * team, .rows_a_block = team == 1 ? ALONE : warp};
 }
 
-fb_team fb_team_of(const fb_target *target, bool across, int64_t rows, int64_t longest)
+/* The blocks of a kernel of several stages are few, for they meet, and go through a stage's work one after the other: a
+ * warp a row, whose lanes need no other warp, where that leaves no multiprocessor without work. (Training steps of a
+ * network of 255 × 255, measured on an H200: 10.4 µs a step with a block a row, 9.2 with a warp.) */
+static fb_team team_of_stage(int warp, int64_t rows)
 {
+    fb_team t = {.threads = STAGE_THREADS, .team = warp};
+    while (t.threads > warp && fb_ceil_div(rows, t.threads / warp) < FB_UNITS_ABOUT) t.threads /= 2;
+    t.rows_a_block = t.threads / warp;
+    return t;
+}
+
+fb_team fb_team_of(const fb_target *target, bool across, bool stage, int64_t rows, int64_t longest)
+{
+    enum { STEPS = 16 }; /* of a lane, at most */
     bool few = rows < 8 * FB_UNITS_ABOUT;
     int warp = target->warp;
     fb_team t = {.threads = 256};
-    if (across) return team_across(warp, rows, longest);
+    if (across) return team_across(warp, stage, rows, longest);
+    if (stage && few && rows >= FB_UNITS_ABOUT && longest > 2 * warp && longest <= STEPS * warp)
+        return team_of_stage(warp, rows);
     if (longest > 8 * warp || (few && longest > 2 * warp)) {
         t.threads = fb_power_of_two(fb_ceil_div(longest, few ? 1 : 4), longest > 16384 ? 1024 : 512);
         if (t.threads < 2 * warp) t.threads = 2 * warp;

@@ -17,8 +17,8 @@ typedef struct {
 } fb_team;
 
 /* `across`: neighbouring rows lie side by side in memory, and threads take neighbouring rows. `longest`: points of the
- * longest pass, in groups of elements that move together. */
-fb_team fb_team_of(const fb_target *target, bool across, int64_t rows, int64_t longest);
+ * longest pass, in groups of elements that move together. `stage`: of a kernel of several (code/merge.c). */
+fb_team fb_team_of(const fb_target *target, bool across, bool stage, int64_t rows, int64_t longest);
 
 /* Few long rows, each of which several blocks reduce: into so many parts a row is cut. */
 int fb_team_parts(int64_t rows, int64_t longest);

@@ -8,6 +8,7 @@
 #include "graph/graph_json.h"
 #include "graph/print.h"
 #include "nest/print.h"
+#include "plan/loops.h"
 #include "plan/procedure.h"
 #include "schedule/print.h"
 #include "session/names.h"
@@ -92,11 +93,15 @@ static void print_nests(const fb_plan *plan, fb_str *out)
 /* … and how these are dealt to threads. */
 static void print_schedules(const fb_plan *plan, fb_str *out)
 {
+    fb_arena *arena = fb_arena_new();
     for (int i = 0; i < fb_plan_groups(plan); i++) {
         const fb_group *group = fb_plan_group(plan, i);
+        const fb_nest *nest = group->nest;
         fb_str_addf(out, "kernel %d: %s\n", i + 1, fb_family_name(group->family));
-        if (group->nest) fb_schedule_print(group->nest, group->family, &group->knobs, out);
+        if (nest && fb_plan_is_stage(plan, group)) nest = fb_nest_as_stage(nest, arena);
+        if (nest) fb_schedule_print(nest, group->family, &group->knobs, out);
     }
+    fb_arena_free(arena);
 }
 
 /* What shows a column's whole plan. */
