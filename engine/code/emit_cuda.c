@@ -633,7 +633,7 @@ static int open_pass(frame *f, const walk *w)
         if (is_ragged(f)) fb_emit_open(e, "const auto fb_group = [&](auto fb_whole)");
         return 1;
     }
-    if (f->x.held) {
+    if (f->x.held || f->x.stepped) {
         int64_t steps = steps_of(f, w);
         bool ragged = w->points % stride != 0;
         fb_emit_unrolled(e, "fb_s", fb_emit_number(e, steps));

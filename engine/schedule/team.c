@@ -29,12 +29,11 @@ static fb_team team_of_stage(int warp, int64_t rows)
 
 fb_team fb_team_of(const fb_target *target, bool across, bool stage, int64_t rows, int64_t longest)
 {
-    enum { STEPS = 16 }; /* of a lane, at most */
     bool few = rows < 8 * FB_UNITS_ABOUT;
     int warp = target->warp;
     fb_team t = {.threads = 256};
     if (across) return team_across(warp, stage, rows, longest);
-    if (stage && few && rows >= FB_UNITS_ABOUT && longest > 2 * warp && longest <= STEPS * warp)
+    if (stage && few && rows >= FB_UNITS_ABOUT && longest > 2 * warp && longest <= FB_TEAM_STEPS * warp)
         return team_of_stage(warp, rows);
     if (longest > 8 * warp || (few && longest > 2 * warp)) {
         t.threads = fb_power_of_two(fb_ceil_div(longest, few ? 1 : 4), longest > 16384 ? 1024 : 512);

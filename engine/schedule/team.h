@@ -8,6 +8,7 @@
 
 enum {
     FB_TEAM_SPLIT = 512, /* threads of a block that has a part of a row */
+    FB_TEAM_STEPS = 16,  /* of a lane that has its part of a stage's row, at most */
 };
 
 typedef struct {

@@ -417,6 +417,39 @@ static void lora_is_one_kernel(void **state)
     fb_script_free(s);
 }
 
+/* Steps of stochastic gradient descent: rows by warps with all loads on their way, products of two terms that are no
+ * tiles, also of ones (the gradient of a plain sum), and few blocks to meet. */
+static void small_steps_are_few_blocks(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"carried", "assigned"};
+    if (!emulation_exists()) skip();
+    char path[4096];
+    snprintf(path, sizeof path, "%s/scripts/models/mlp_loop.lua", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".");
+    runs r = {0};
+    fb_script *s = script_of(path, LIMIT_MS);
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        fb_error err;
+        json_t *params = json_pack("{s:i, s:i, s:i, s:i}", "inputs", 67, "hidden", 131, "outputs", 301, "steps", 3);
+        subject a = subject_of(build_variant(s, variants[i], params), &m);
+        json_decref(params);
+        fb_plan *plan = whole_loops(a.planner);
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        fb_plan_free(plan);
+        const fb_kernel *k = p->kernels;
+        while (!k->merged) k++;
+        if (!strstr(k->source, "fb_s * 32 + place")) fail_msg("%s: no row by a warp\n%s", variants[i], k->source);
+        if (strstr(k->source, "fb_tile::")) fail_msg("%s: a tile of two steps\n%s", variants[i], k->source);
+        if (k->grid[0] > 2 * FB_UNITS_ABOUT) fail_msg("%s: %d blocks meet", variants[i], k->grid[0]);
+        add_run(&r, a, p, true, variants[i]);
+    }
+    check_runs(&r);
+    fb_script_free(s);
+}
+
 int main(void)
 {
     fb_json_init();
@@ -424,6 +457,7 @@ int main(void)
         cmocka_unit_test(plans_run_as_one_kernel),   cmocka_unit_test(loops_keep_what_stands_still),
         cmocka_unit_test(stages_of_unequal_threads), cmocka_unit_test(meetings_that_are_missing_are_found),
         cmocka_unit_test(meetings_are_predicted),    cmocka_unit_test(lora_is_one_kernel),
+        cmocka_unit_test(small_steps_are_few_blocks),
     };
     return cmocka_run_group_tests_name("mega", tests, make_scratch, remove_scratch);
 }
