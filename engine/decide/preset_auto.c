@@ -229,6 +229,50 @@ static void improve(autopilot *w)
     }
 }
 
+/* ---- kernels that have nothing to do with each other ---- */
+
+/* A kernel that hardly takes longer than its launch, and whose work may be sections that others stand beside. */
+static bool is_small(const fb_plan *plan, int group)
+{
+    static const double small_us = 10;
+    const fb_family_row *family = fb_family_row_of(fb_plan_group(plan, group)->family);
+    fb_group_cost cost;
+    if (family->calls || family->lone || !family->classes) return false;
+    fb_slots_cost(plan, plan->view->slot_of[group], &cost);
+    return cost.us < small_us;
+}
+
+/* Small kernels beside each of the next ones of their region. No move of the graph says so where they read nothing in
+ * common. */
+static int moves_beside(const autopilot *w, fb_move *out, int most)
+{
+    enum { NEAR = 6 };
+    const fb_node *nodes = w->plan->planner->g->nodes;
+    int n = 0, groups = fb_plan_groups(w->plan); /* numbers them */
+    const fb_id *slot = w->plan->view->slot_of;
+    for (int i = 0; i < groups; i++) {
+        if (!is_small(w->plan, i)) continue;
+        for (int k = i + 1, near = 0; k < groups && near < NEAR && n < most; k++) {
+            if (nodes[slot[i]].region != nodes[slot[k]].region || !is_small(w->plan, k)) continue;
+            out[n++] = (fb_move){.kind = FB_MOVE_BESIDE, .a = slot[i], .b = slot[k]};
+            near++;
+        }
+    }
+    return n;
+}
+
+/* On a GPU two such kernels in one launch take about as long as one. */
+static void share_launches(autopilot *w)
+{
+    const fb_planner *p = w->plan->planner;
+    if (!p->machine.target->grid || fb_decider_done(w->d)) return;
+    fb_move *moves = FB_NEW_ARRAY(w->arena, fb_move, FB_MOVES_MOST);
+    w->n_moves = moves_beside(w, moves, FB_MOVES_MOST);
+    w->moves = moves;
+    w->declined = FB_NEW_ARRAY(w->arena, bool, w->n_moves + 1);
+    improve(w);
+}
+
 fb_plan *fb_auto_plan(fb_decider *d)
 {
     autopilot w = {.d = d, .arena = fb_arena_new()};
@@ -240,6 +284,7 @@ fb_plan *fb_auto_plan(fb_decider *d)
     w.n_moves = fb_moves_list(d->planner, w.arena, &w.moves);
     w.declined = FB_NEW_ARRAY(w.arena, bool, w.n_moves + 1);
     improve(&w);
+    share_launches(&w);
     FB_VEC_FREE(&w.open);
     FB_VEC_FREE(&w.ahead);
     fb_arena_free(w.arena);
