@@ -806,9 +806,16 @@ static const uint64_t *scatter_source(const scatter *s, int lane)
     return s->room->at.raw;
 }
 
-/* Sums of one lane; squares, magnitudes and counts where they are wanted. */
-static void scatter_lane(const scatter *s, int lane, double *sum, double *squares, double *magnitude, double *terms)
+/* What is beside the sums of the exact lane: of each its terms' squares and magnitudes, and what the accumulator has in
+ * their order, which is a kernel's too (see trial_reduce.c); of each row how many there are. */
+typedef struct {
+    double *squares, *magnitude, *serial, *terms;
+} scatter_parts;
+
+/* Sums of one lane, and the parts where they are wanted. */
+static void scatter_lane(const scatter *s, int lane, double *sum, const scatter_parts *p)
 {
+    bool wide = s->node->dtype == FB_F64;
     const double *x = (const double *)scatter_source(s, lane);
     const int64_t *index = (const int64_t *)fb_trial_raw(s->index, lane);
     size_t cells = (size_t)(s->rows * s->width);
@@ -816,36 +823,42 @@ static void scatter_lane(const scatter *s, int lane, double *sum, double *square
     for (int64_t k = 0; k < s->count; k++) {
         int64_t row = index[k] - s->first;
         if (row < 0 || row >= s->rows) continue;
-        if (terms) terms[row]++;
+        if (p) p->terms[row]++;
         for (int64_t d = 0; d < s->width; d++) {
             double term = x[k * s->width + d];
-            sum[row * s->width + d] += term;
-            if (!squares) continue;
-            squares[row * s->width + d] += term * term;
-            magnitude[row * s->width + d] += fabs(term);
+            int64_t at = row * s->width + d;
+            sum[at] += term;
+            if (!p) continue;
+            double next = p->serial[at] + term;
+            p->serial[at] = wide ? next : (double)(float)next;
+            p->squares[at] += term * term;
+            p->magnitude[at] += fabs(term);
         }
     }
 }
 
 /* As for a product: all terms are nearly equal where the sum is as large as it can be. */
-static double scatter_error(const scatter *s, int lowest, double sum, double squares, double magnitude, double terms)
+static double scatter_error(const scatter *s, int lowest, double sum, const scatter_parts *p, int64_t at)
 {
     fb_dtype dtype = s->node->dtype;
+    double squares = p->squares[at], magnitude = p->magnitude[at], terms = p->terms[at / s->width];
     if (terms < 2 || magnitude == 0) return 0;
     if (lowest > -1074 && magnitude <= ldexp(1, lowest + (dtype == FB_F64 ? 53 : 24))) return 0;
     double norm = sqrt(squares);
     bool equal = fabs(sum) > 0.99 * sqrt(terms) * norm;
-    return fb_trial_gamma(dtype, (int64_t)terms, equal ? terms * terms : terms) * fmax(fabs(sum), norm);
+    double least = isfinite(p->serial[at]) ? 2 * fabs(p->serial[at] - sum) : 0;
+    return fmax(least, fb_trial_gamma(dtype, (int64_t)terms, equal ? terms * terms : terms) * fmax(fabs(sum), norm));
 }
 
 static bool scatter_floats(scatter *s)
 {
     fb_trial_value *v = fb_trial_at(s->e, s->id);
-    fb_cells *room = fb_trial_cells(s->e, s->id, 3 * v->n + s->rows);
+    fb_cells *room = fb_trial_cells(s->e, s->id, 4 * v->n + s->rows);
     if (!room) return false;
-    memset(room->at.f, 0, (size_t)(3 * v->n + s->rows) * sizeof(double));
-    double *sum = room->at.f, *squares = sum + v->n, *magnitude = squares + v->n, *terms = magnitude + v->n;
-    scatter_lane(s, 0, sum, squares, magnitude, terms);
+    memset(room->at.f, 0, (size_t)(4 * v->n + s->rows) * sizeof(double));
+    double *sum = room->at.f, *errors = sum + v->n;
+    const scatter_parts parts = {errors, errors + v->n, errors + 2 * v->n, errors + 3 * v->n};
+    scatter_lane(s, 0, sum, &parts);
     memcpy(v->cells->at.f, sum, (size_t)v->n * sizeof *sum);
     int lowest = INT_MAX;
     for (int64_t k = 0; k < s->count * s->width; k++) {
@@ -855,18 +868,18 @@ static bool scatter_floats(scatter *s)
     }
     bool moves = s->src->lanes > 1 || s->index->lanes > 1;
     for (int64_t k = 0; k < v->n; k++) {
-        squares[k] = scatter_error(s, lowest, sum[k], squares[k], magnitude[k], terms[k / s->width]);
-        s->spreads |= squares[k] != 0;
+        errors[k] = scatter_error(s, lowest, sum[k], &parts, k);
+        s->spreads |= errors[k] != 0;
     }
     for (int l = 1; l < v->lanes; l++) {
-        if (moves) scatter_lane(s, l, sum, NULL, NULL, NULL);
+        if (moves) scatter_lane(s, l, sum, NULL);
         double off[FB_TRIAL_CHUNK];
         for (int64_t at = 0; at < v->n; at += FB_TRIAL_CHUNK) {
             int n = v->n - at < FB_TRIAL_CHUNK ? (int)(v->n - at) : FB_TRIAL_CHUNK;
             for (int k = 0; k < n; k++)
                 off[k] =
                     sum[at + k] +
-                    (isfinite(sum[at + k]) ? fb_trial_sum_error(s->e->s, l, s->id, sum[at + k], squares[at + k]) : 0);
+                    (isfinite(sum[at + k]) ? fb_trial_sum_error(s->e->s, l, s->id, sum[at + k], errors[at + k]) : 0);
             fb_trial_settle(s->e, s->id, l, at, n, off);
         }
     }
