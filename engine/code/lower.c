@@ -758,9 +758,10 @@ static bool is_outermost_whole(const fb_lowering *l, fb_id region)
 static bool merge(fb_lowering *l, fb_error *err)
 {
     fb_program *p = l->p;
+    const int units = fb_planner_machine(fb_plan_planner(l->plan))->units;
     if (p->mode == FB_LAUNCH_MEGA && !p->n_launches) return true;
     if (p->mode == FB_LAUNCH_MEGA) {
-        if (!fb_program_merge(p, l->target, 0, p->n_launches, "the plan", "mega", err)) return false;
+        if (!fb_program_merge(p, l->target, units, 0, p->n_launches, "the plan", "mega", err)) return false;
         p->kernels[p->n_kernels - 1].cost.us = fb_plan_one_kernel_us(l->plan, 0);
         return true;
     }
@@ -773,7 +774,7 @@ static bool merge(fb_lowering *l, fb_error *err)
         if (!last) return true;
         before = l->range[last].first;
         const char *what = fb_arena_printf(p->arena, "the loop %.64s", l->g->nodes[l->loops[last].node].name);
-        if (!fb_program_merge(p, l->target, before, l->range[last].last, what, "scan", err)) return false;
+        if (!fb_program_merge(p, l->target, units, before, l->range[last].last, what, "scan", err)) return false;
         p->kernels[p->n_kernels - 1].cost.us = fb_plan_one_kernel_us(l->plan, last);
     }
 }

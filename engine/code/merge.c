@@ -678,12 +678,12 @@ static void make_room(merging *m)
 /* The more blocks meet, the longer that takes (three meetings a step on an H200: 2.9 µs of 132 blocks, 3.6 of 264, 4.9 of
  * 511), and threads of a stage wait for little: two blocks a multiprocessor, unless stages have work for many or keep
  * columns that others would have to read again. */
-static void make_few(merging *m)
+static void make_few(merging *m, int units)
 {
     enum { EACH = 2, ROUNDS = 4 };
     bool keep = false;
     for (int i = m->first; i < m->last; i++) keep |= keeps(m, i);
-    int64_t few = (int64_t)EACH * FB_UNITS_ABOUT;
+    int64_t few = (int64_t)EACH * units;
     if (!keep && !m->round && m->blocks > few && m->blocks <= ROUNDS * few) m->blocks = few;
 }
 
@@ -840,8 +840,8 @@ static bool name_taken(const fb_program *p, const char *name)
     return false;
 }
 
-bool fb_program_merge(fb_program *p, const fb_target *target, int first, int last, const char *what, const char *wish,
-                      fb_error *err)
+bool fb_program_merge(fb_program *p, const fb_target *target, int units, int first, int last, const char *what,
+                      const char *wish, fb_error *err)
 {
     merging m = {.p = p, .target = target, .first = first, .last = last, .threads = target->warp};
     for (int i = 0; i < first; i++)
@@ -861,7 +861,7 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
     if (target->grid) {
         place_range(&m, first, last, &t);
         make_room(&m);
-        make_few(&m);
+        make_few(&m, units);
     }
     touched_free(&t);
     const char *name = wish;

@@ -443,7 +443,7 @@ static void small_steps_are_few_blocks(void **state)
         while (!k->merged) k++;
         if (!strstr(k->source, "fb_s * 32 + place")) fail_msg("%s: no row by a warp\n%s", variants[i], k->source);
         if (strstr(k->source, "fb_tile::")) fail_msg("%s: a tile of two steps\n%s", variants[i], k->source);
-        if (k->grid[0] > 2 * FB_UNITS_ABOUT) fail_msg("%s: %d blocks meet", variants[i], k->grid[0]);
+        if (k->grid[0] > 2 * m.units) fail_msg("%s: %d blocks meet", variants[i], k->grid[0]);
         add_run(&r, a, p, true, variants[i]);
     }
     check_runs(&r);
