@@ -1,8 +1,9 @@
 /* The preset `auto`: the plan that the cost model takes for the fastest, by decisions that can be followed, refused and
  * replayed. It begins with the preset that is predicted to be the fastest; then every move (decide/moves.h) is judged
- * on that plan, and those that save time are made, the best first, until none does. So it is never predicted to be
- * slower than another preset of the same graph. Unlike search it follows one plan and takes no step that does not pay
- * at once, or with the one after it: what a cut makes both sides read may be computed again in each. Nothing is measured.
+ * on that plan, and those that save time are made, the best first, until none does; on a GPU small kernels are at last
+ * tried beside each other. So it is never predicted to be slower than another preset of the same graph. Unlike search
+ * it follows one plan and takes no step that does not pay at once, or with the one after it: what a cut makes both
+ * sides read may be computed again in each. Nothing is measured.
  *
  * requires  the other presets of the table, moves, the cost model
  * provides  fb_auto_plan

@@ -1,10 +1,12 @@
 /* `auto` is never predicted to be slower than another preset of the same graph: all bundled scripts on both kinds of
  * device, at the reduced sizes of tests/differential/scripts.sh; with FB_FULL=1 also at their own sizes and at four
  * times their first parameter. The limit of 5 % is what is promised; what is found is printed. */
+#include "unit/graph_help.h"
 #include "unit/script_harness.h"
 #include "unit/scripts_help.h"
 
 #include "decide/preset.h"
+#include "graph/canon.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -94,8 +96,43 @@ static void auto_is_never_behind(void **state)
     if (!only) assert_true(faster > 0);
 }
 
+/* A loss and a norm of something else: two kernels with nothing in common, neither longer than its launch. A large one
+ * beside them gains nothing by it. */
+static void small_kernels_share_a_launch(void **state)
+{
+    (void)state;
+    static const struct {
+        fb_device_kind kind;
+        int64_t rows;
+        int kernels;
+    } cases[] = {{FB_DEVICE_CUDA, 64, 1}, {FB_DEVICE_CUDA, 1 << 16, 2}, {FB_DEVICE_HOST, 64, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_error err = {0};
+        fb_graph *made = fb_graph_new("apart");
+        const fb_attrs rows = {.n_axes = 1, .axes = {1}};
+        fb_id x = add_input(made, "x", FB_F32, SHAPE(32, 64)), y = add_input(made, "y", FB_F32, SHAPE(cases[i].rows, 512));
+        output(made, add_op(made, FB_OP_SUM, &x, 1, &rows), "loss");
+        output(made, add_op(made, FB_OP_AMAX, &y, 1, &rows), "norm");
+        finish(made);
+        fb_graph *g = fb_graph_canonical(made, &err);
+        assert_non_null(g);
+        fb_graph_free(made);
+        fb_machine m;
+        fb_machine_default(&m, cases[i].kind);
+        fb_planner *p = fb_planner_new(g, &m);
+        fb_plan *plan = fb_preset_find("auto")->make(p, &err);
+        assert_non_null(plan);
+        if (fb_plan_groups(plan) != cases[i].kernels)
+            fail_msg("case %zu: %d kernels, expected %d", i, fb_plan_groups(plan), cases[i].kernels);
+        fb_plan_free(plan);
+        fb_planner_free(p);
+        fb_graph_free(g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(auto_is_never_behind)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(auto_is_never_behind),
+                                       cmocka_unit_test(small_kernels_share_a_launch)};
     return cmocka_run_group_tests_name("auto", tests, NULL, NULL);
 }
