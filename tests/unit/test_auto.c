@@ -110,7 +110,8 @@ static void small_kernels_share_a_launch(void **state)
         fb_error err = {0};
         fb_graph *made = fb_graph_new("apart");
         const fb_attrs rows = {.n_axes = 1, .axes = {1}};
-        fb_id x = add_input(made, "x", FB_F32, SHAPE(32, 64)), y = add_input(made, "y", FB_F32, SHAPE(cases[i].rows, 512));
+        fb_id x = add_input(made, "x", FB_F32, SHAPE(32, 64)),
+              y = add_input(made, "y", FB_F32, SHAPE(cases[i].rows, 512));
         output(made, add_op(made, FB_OP_SUM, &x, 1, &rows), "loss");
         output(made, add_op(made, FB_OP_AMAX, &y, 1, &rows), "norm");
         finish(made);

@@ -454,9 +454,9 @@ int main(void)
 {
     fb_json_init();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_run_as_one_kernel),   cmocka_unit_test(loops_keep_what_stands_still),
-        cmocka_unit_test(stages_of_unequal_threads), cmocka_unit_test(meetings_that_are_missing_are_found),
-        cmocka_unit_test(meetings_are_predicted),    cmocka_unit_test(lora_is_one_kernel),
+        cmocka_unit_test(plans_run_as_one_kernel),    cmocka_unit_test(loops_keep_what_stands_still),
+        cmocka_unit_test(stages_of_unequal_threads),  cmocka_unit_test(meetings_that_are_missing_are_found),
+        cmocka_unit_test(meetings_are_predicted),     cmocka_unit_test(lora_is_one_kernel),
         cmocka_unit_test(small_steps_are_few_blocks),
     };
     return cmocka_run_group_tests_name("mega", tests, make_scratch, remove_scratch);
