@@ -1420,15 +1420,9 @@ void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ct
     store_group(&f, &w, inside, ctx);
 }
 
-int fb_emit_cuda_row_team(const fb_emitter *e)
-{
-    return fb_schedule_is_sequential(e->section) ? 1 : e->target->warp;
-}
-
-void fb_emit_cuda_row(fb_emitter *e, int threads, const char *lane)
+void fb_emit_cuda_row(fb_emitter *e, int threads, int team, const char *lane)
 {
     enum { FEW_STEPS = 4 }; /* the blocks of a tile leave few registers: a whole row's loads at once would crowd them */
-    int team = fb_emit_cuda_row_team(e);
     frame f = {.e = e,
                .x = {.deal = team == 1 ? FB_DEAL_COLUMNS : FB_DEAL_ROWS,
                      .section = e->section,

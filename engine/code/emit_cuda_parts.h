@@ -11,11 +11,9 @@ int fb_emit_cuda_vector(const fb_emitter *e, const fb_section *s);
  * loaded for all of them; then what is stored. `inside` writes what comes first for each. */
 void fb_emit_cuda_load_group(fb_emitter *e, int vector, const char *point);
 void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
-/* How many threads share a row of the emitter's section: a warp, or one where each element needs the one before it. */
-int fb_emit_cuda_row_team(const fb_emitter *e);
-/* All passes over one row of the emitter's section, whose row variables are declared, by so many threads; `lane`: which
- * of them this one is. */
-void fb_emit_cuda_row(fb_emitter *e, int threads, const char *lane);
+/* All passes over one row of the emitter's section, whose row variables are declared, by `team` of a block's threads
+ * (fb_schedule_tile_team); `lane`: which of them this one is. */
+void fb_emit_cuda_row(fb_emitter *e, int threads, int team, const char *lane);
 /* Declares an index that is a variable; what is none, a constant, has no name. */
 void fb_emit_cuda_declare(fb_emitter *e, fb_ix index, const char *value);
 /* Declares the variables of a space from the number of a point. */

@@ -310,9 +310,9 @@ static void write_rows(writer *w)
     }
     for (int v = 0; v < w->s->n_values; v++)
         if (fb_emit_tiled_is_sum(w, v)) e->whole[v] = sum_at(w, v, "");
-    bool shared = fb_emit_cuda_row_team(e) > 1;
-    const char *by = shared ? fb_arena_printf(e->arena, " / %d", e->target->warp) : "";
-    if (shared) fb_emit(e, "const int fb_lane = threadIdx.x %% %d;", e->target->warp);
+    int team = fb_schedule_tile_team(e->nest, e->knobs, w->s, !w->by.few_rows);
+    const char *by = team > 1 ? fb_arena_printf(e->arena, " / %d", team) : "";
+    if (team > 1) fb_emit(e, "const int fb_lane = threadIdx.x %% %d;", team);
     fb_emit_for(e, "int", "fb_r", fb_arena_printf(e->arena, "threadIdx.x%s", by), fb_emit_number(e, w->tile.m * a_row),
                 fb_arena_printf(e->arena, "fb_tile::THREADS%s", by));
     fb_emit(e, "const int fb_m = %s;", a_row > 1 ? fb_arena_printf(e->arena, "fb_r / %" PRId64, a_row) : "fb_r");
@@ -320,7 +320,7 @@ static void write_rows(writer *w)
     if (w->s->blocked) fb_emit_cuda_declare(w->e, w->s->rows.var[0], row_of(w));
     if (others.n) fb_emit_cuda_variables(e, &others, fb_arena_printf(e->arena, "(fb_r %% %" PRId64 ")", a_row));
     e->divides_rows = w->tile.sharing != 0; /* then instructions are what rows wait for */
-    fb_emit_cuda_row(e, w->tile.threads, "fb_lane");
+    fb_emit_cuda_row(e, w->tile.threads, team, "fb_lane");
     e->divides_rows = false;
     fb_emit_close(e);
 }

@@ -53,6 +53,10 @@ int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs);
 /* Does a block find its section by halves? Of a few it asks for each whether it is the one. */
 bool fb_schedule_halves(const fb_nest *nest);
 
+/* Lanes of a warp that share a row of a tile, which is on chip; 1: one of them goes through it in order. `all`: the tile
+ * has no row too many, so that lanes of other rows may come along. */
+int fb_schedule_tile_team(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, bool all);
+
 /* Elements that a thread moves at once along the last variable of a space (FB_NONE: of the rows); 1: each by itself. */
 int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space);
 /* Steps of a team's thread along a space, of a group of elements each. */
