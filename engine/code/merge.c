@@ -434,7 +434,7 @@ static void add_block_call(merging *m, const fb_launch *l)
     if (k->stage.kept_shared) add_kept(m, l, k, &call);
     fb_str_add(&call, ");");
     add_call(m, &call);
-    line(m, "fb_block_done<%d>();", k->block[0]);
+    if (!k->stage.alone) line(m, "fb_block_done<%d>();", k->block[0]);
     close_block(m);
 }
 
@@ -542,7 +542,8 @@ static void open_loop(merging *m, const fb_inner_loop *outer, int64_t count, int
 static void add_body(merging *m)
 {
     int loops = 0, outer = 0;
-    bool after = false; /* a stage of this block may still be at work */
+    bool after = false; /* a stage whose warps meet may still be at work in this block */
+    bool alone;
     for (int i = m->first; i < m->last; i++) {
         const fb_launch *l = at(m, i);
         switch (l->kind) {
@@ -567,8 +568,9 @@ static void add_body(merging *m)
                 break;
             }
             if (m->meet[i] && !m->round) line(m, "fb_meet_all();");
-            if (!m->meet[i] && after && !m->round) line(m, "__syncthreads();");
-            after = true;
+            alone = m->p->kernels[l->kernel].stage.alone;
+            if (!m->meet[i] && after && !alone && !m->round) line(m, "__syncthreads();");
+            after = !alone || (after && !m->meet[i]);
             if (i > m->first && at(m, i - 1)->kind == FB_LAUNCH_REPEAT) add_fetches(m, i - 1, loops - 1);
             (m->round ? add_round_call : add_block_call)(m, l);
             break;

@@ -518,6 +518,21 @@ bool fb_schedule_halves(const fb_nest *nest)
     return nest->n_sections > FEW;
 }
 
+bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target)
+{
+    switch (x->deal) {
+    case FB_DEAL_ELEMENTS:
+    case FB_DEAL_LINES: return false;
+    case FB_DEAL_ROWS: return x->scans || x->team > target->warp;
+    case FB_DEAL_COLUMNS: return x->team > 1;
+    case FB_DEAL_LONG:
+    case FB_DEAL_SPLIT:
+    case FB_DEAL_OWNERS:
+    case FB_DEAL_SORTED: break;
+    }
+    return true;
+}
+
 int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs)
 {
     int threads = nest->target->warp;

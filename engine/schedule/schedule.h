@@ -48,6 +48,8 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
                                         fb_arena *arena);
 /* What passes of rows keep in registers, if all of it fits: sets `held` and `section`. */
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
+/* Do warps of a block meet, or share memory? */
+bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target);
 /* Threads of a block: of all sections the most, for they share a launch. */
 int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs);
 /* Does a block find its section by halves? Of a few it asks for each whether it is the one. */

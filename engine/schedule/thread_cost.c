@@ -151,7 +151,7 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     double parts = x->deal == FB_DEAL_SPLIT ? x->parts : 1;
     work w = {.threads = x->threads, .blocks = (double)x->blocks};
     if (x->deal == FB_DEAL_SPLIT) w.chain = FB_ROUND_CYCLES; /* adding up parts */
-    w.meets = x->team > nest->target->warp || (x->deal == FB_DEAL_COLUMNS && x->team > 1);
+    w.meets = fb_schedule_meets(x, nest->target);
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, false, &w);
