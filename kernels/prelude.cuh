@@ -207,6 +207,10 @@ FB_DEVICE double fb_fmod_floor(double a, double b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+// A product that is rounded before it is added to anything.
+FB_DEVICE float fb_productf(float a, float b) { return __fmul_rn(a, b); }
+FB_DEVICE double fb_product(double a, double b) { return __dmul_rn(a, b); }
+
 // ---- integers: everything wraps, division and remainder floor, what has no value is 0 ------------------------------
 
 FB_DEVICE int64_t fb_wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
@@ -286,6 +290,7 @@ struct fb_plus {
 struct fb_times {
     template <class T> static __device__ T of(T a, T b) { return a * b; }
     static __device__ int64_t of(int64_t a, int64_t b) { return fb_wrap_mul(a, b); }
+    static __device__ int32_t of(int32_t a, int32_t b) { return (int32_t)fb_wrap_mul(a, b); }
 };
 struct fb_larger {
     template <class T> static __device__ T of(T a, T b) { return b > a || b != b ? b : a; }

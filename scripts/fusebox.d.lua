@@ -459,6 +459,11 @@ function Tensor:var(dim, keepdim, correction) end
 ---@return Tensor
 function Tensor:cumsum(dim) end
 
+---Running product along dim.
+---@param dim integer
+---@return Tensor
+function Tensor:cumprod(dim) end
+
 ---Where each element goes when its line along dim (the last) is sorted, i64: 0 for the smallest, or for the largest with
 ---`descending`. Equal elements keep their order; NaN is the largest, as in PyTorch. `nn.sort` and `nn.topk` are made of it.
 ---@param dim? integer

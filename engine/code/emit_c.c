@@ -335,13 +335,13 @@ static bool in_order(const loops *l, fb_pass p, const bool *needed)
     return false;
 }
 
-static void declare_scans(loops *l, fb_pass p, const bool *needed, const char *array, const char *start)
+static void declare_scans(loops *l, fb_pass p, const bool *needed)
 {
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         if (!needed[i] || v->kind != FB_VALUE_SCAN || v->over != p.space) continue;
-        fb_emit(l->e, "%s%s%s%s = %s;", l->declared[i] ? "" : fb_emit_type(l->e, i), l->declared[i] ? "" : " ",
-                l->e->names[i], array, start);
+        fb_emit(l->e, "%s%s%s = %s;", l->declared[i] ? "" : fb_emit_type(l->e, i), l->declared[i] ? "" : " ",
+                l->e->names[i], fb_emit_reduction(l->e, i).start);
         l->declared[i] = true;
     }
 }
@@ -565,7 +565,7 @@ static void emit_pass(loops *l, int number)
     fb_emit_row_values(l->e, needed);
     declare_kept(l, p, needed);
     declare_accumulators(l, p);
-    declare_scans(l, p, needed, "", "0");
+    declare_scans(l, p, needed);
     bool ordered = in_order(l, p, needed), threads = l->x.shape == FB_LOOPS_LONG && l->x.threads != 1 && !ordered;
     pass_parts parts = threads ? parts_of(l, p, MOST, FEWEST) : (pass_parts){0};
     if (parts.count) {
@@ -656,7 +656,7 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
         if (!scan && !fb_value_reduces(v, p)) continue;
-        fb_reduction r = scan ? (fb_reduction){.start = "0"} : fb_emit_reduction(e, i);
+        fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg) fb_emit(e, "%s[lane] = %s;", best_name(l, i), r.start);
         fb_emit(e, "%s[lane] = %s;", e->names[i], r.arg ? "0" : r.start);
     }

@@ -529,8 +529,8 @@ static void declare_scans(frame *f, fb_pass p, const bool *needed)
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (!needed[i] || v->kind != FB_VALUE_SCAN || v->over != p.space) continue;
-        fb_emit(f->e, "%s%s%s = 0;", f->declared[i] ? "" : fb_emit_type(f->e, i), f->declared[i] ? "" : " ",
-                f->e->names[i]);
+        fb_emit(f->e, "%s%s%s = %s;", f->declared[i] ? "" : fb_emit_type(f->e, i), f->declared[i] ? "" : " ",
+                f->e->names[i], fb_emit_reduction(f->e, i).start);
         f->declared[i] = true;
     }
 }
@@ -683,7 +683,7 @@ static void emit_group(frame *f, const walk *w, fb_pass p, const bool *needed)
     close_vector(f, w, p.space, p.depth, guarded);
 }
 
-/* ---- running sums that a team goes along together ---- */
+/* ---- running values that a team goes along together ---- */
 
 static const char *scan_name(frame *f, const char *what, fb_val v)
 {
@@ -702,7 +702,7 @@ static bool any_scans(const frame *f, fb_pass p, const bool *needed)
     return any;
 }
 
-/* Marks what v is made of in this pass, running sums as they are. */
+/* Marks what v is made of in this pass, running values as they are. */
 static void mark_made(const frame *f, fb_val v, bool *made)
 {
     const fb_value *x = &f->s->values[v];
@@ -711,8 +711,8 @@ static void mark_made(const frame *f, fb_val v, bool *made)
     for (int i = 0; i < x->n_args && x->kind != FB_VALUE_SCAN; i++) mark_made(f, x->args[i], made);
 }
 
-/* A thread's own elements: what they are added up to, and that on the way. */
-static void add_own(frame *f, const walk *w, fb_pass p, const bool *needed)
+/* A thread's own elements: what they come to together, and that on the way. */
+static void run_own(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
     fb_emitter *e = f->e;
     bool *made = FB_NEW_ARRAY(e->arena, bool, f->s->n_values), *mark = fb_emit_mark(e);
@@ -724,7 +724,7 @@ static void add_own(frame *f, const walk *w, fb_pass p, const bool *needed)
         if (!scans_here(f, i, p, needed)) continue;
         fb_val x = f->s->values[i].args[0];
         fb_emit_needed(e, x, p.space);
-        fb_emit(e, "%s += %s;", scan_name(f, "own", i), fb_emit_ref(e, x));
+        fb_emit_run_on(e, i, scan_name(f, "own", i), fb_emit_ref(e, x));
         fb_emit(e, "%s[%s] = %s;", scan_name(f, "run", i), w->vector > 1 ? w->v : "0", scan_name(f, "own", i));
     }
     if (w->vector > 1) close_each(f, w);
@@ -732,7 +732,7 @@ static void add_own(frame *f, const walk *w, fb_pass p, const bool *needed)
     forget_packs(f);
 }
 
-/* What follows from the running sums at a thread's elements, which are what threads before it have and what is its own. */
+/* What follows from the running values at a thread's elements: of what threads before it have, and of its own. */
 static void store_own(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
     fb_emitter *e = f->e;
@@ -745,15 +745,17 @@ static void store_own(frame *f, const walk *w, fb_pass p, const bool *needed)
     for (int i = 0; i < f->s->n_values; i++) {
         made[i] = made[i] && needed[i];
         if (scans_here(f, i, p, needed))
-            e->whole[i] = fb_arena_printf(e->arena, "(%s + %s[%s])", scan_name(f, "before", i), scan_name(f, "run", i),
-                                          w->vector > 1 ? w->v : "0");
+            e->whole[i] = fb_arena_printf(e->arena, "(%s)",
+                                          fb_emit_running(e, i, scan_name(f, "before", i),
+                                                          fb_arena_printf(e->arena, "%s[%s]", scan_name(f, "run", i),
+                                                                          w->vector > 1 ? w->v : "0")));
     }
     emit_group(f, w, p, made);
     for (int i = 0; i < f->s->n_values; i++)
         if (scans_here(f, i, p, needed)) e->whole[i] = NULL;
 }
 
-/* A thread has neighbours to add up, also where these cannot move as one: the team meets a few times less. */
+/* A thread has neighbours to go along, also where these cannot move as one: the team meets a few times less. */
 static walk by_neighbours(const frame *f, const walk *w)
 {
     enum { EACH = 4 };
@@ -771,13 +773,14 @@ static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
     const bool ragged = w->points % f->x.team != 0;
     fb_needs_text(&e->needs, FB_TEXT_SCAN);
     for (int i = 0; i < f->s->n_values; i++)
-        if (scans_here(f, i, p, needed)) fb_emit(e, "%s %s = 0;", fb_emit_type(e, i), scan_name(f, "carry", i));
+        if (scans_here(f, i, p, needed))
+            fb_emit(e, "%s %s = %s;", fb_emit_type(e, i), scan_name(f, "carry", i), fb_emit_reduction(e, i).start);
     fb_emit_for(e, NULL, "fb_s", "0", fb_emit_number(e, fb_ceil_div(w->points, f->x.team)), "1");
     fb_emit(e, "const fb_at fb_p = fb_s * %d + %s;", f->x.team, f->lane);
     for (int i = 0; i < f->s->n_values; i++) {
         if (!scans_here(f, i, p, needed)) continue;
-        fb_emit(e, "%s %s = 0, %s[%d] = {}, %s;", fb_emit_type(e, i), scan_name(f, "own", i), scan_name(f, "run", i),
-                w->vector, scan_name(f, "all", i));
+        fb_emit(e, "%s %s = %s, %s[%d] = {}, %s;", fb_emit_type(e, i), scan_name(f, "own", i),
+                fb_emit_reduction(e, i).start, scan_name(f, "run", i), w->vector, scan_name(f, "all", i));
     }
     for (int part = 0; part < 2; part++) {
         if (ragged)
@@ -785,13 +788,16 @@ static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
         else
             fb_emit_open(e, "%s", "");
         declare_variables(f, w, "fb_p");
-        (part ? store_own : add_own)(f, w, p, needed);
+        (part ? store_own : run_own)(f, w, p, needed);
         fb_emit_close(e);
         for (int i = 0; i < f->s->n_values && !part; i++) {
             if (!scans_here(f, i, p, needed)) continue;
-            fb_emit(e, "const %s %s = %s + fb_scan_team<%d>(%s, %s);", fb_emit_type(e, i), scan_name(f, "before", i),
-                    scan_name(f, "carry", i), f->x.team, scan_name(f, "own", i), scan_name(f, "all", i));
-            fb_emit(e, "%s += %s;", scan_name(f, "carry", i), scan_name(f, "all", i));
+            const fb_reduction r = fb_emit_reduction(e, i);
+            const char *team = fb_arena_printf(e->arena, "fb_scan_team<%s, %d>(%s, %s)", operation_of(&r), f->x.team,
+                                               scan_name(f, "own", i), scan_name(f, "all", i));
+            fb_emit(e, "const %s %s = %s;", fb_emit_type(e, i), scan_name(f, "before", i),
+                    fb_emit_running(e, i, scan_name(f, "carry", i), team));
+            fb_emit_run_on(e, i, scan_name(f, "carry", i), scan_name(f, "all", i));
         }
     }
     fb_emit_close(e);

@@ -164,7 +164,12 @@ typedef struct {
     const char *start;
     const char *clause; /* OpenMP's reduction identifier; NULL for arg */
 } fb_reduction;
+/* Of a running value, the reduction that it runs. */
 fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v);
+/* A running value from that of the elements before and that of the next ones; to be put into parentheses. */
+const char *fb_emit_running(fb_emitter *e, fb_val v, const char *so_far, const char *next);
+/* The same as a statement: `to` takes in what comes next. */
+void fb_emit_run_on(fb_emitter *e, fb_val v, const char *to, const char *next);
 /* Of a rank: does the other element go before the own one? An expression of two choices, without parentheses. */
 const char *fb_emit_before(fb_emitter *e, fb_val v);
 

@@ -521,7 +521,7 @@ static void statement(fb_emitter *e, fb_val v)
 {
     const fb_value *x = &e->section->values[v];
     if (x->kind == FB_VALUE_SCAN && !e->whole[v]) {
-        fb_emit(e, "%s += %s;", e->names[v], fb_emit_ref(e, x->args[0]));
+        fb_emit_run_on(e, v, e->names[v], fb_emit_ref(e, x->args[0]));
         return;
     }
     const char *value = e->whole[v];
@@ -600,6 +600,7 @@ fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v)
 {
     const fb_value *x = &e->section->values[v];
     fb_op op = e->nest->graph->nodes[x->node].op;
+    if (fb_op_is_running(op)) op = fb_op_running(op);
     fb_dtype of = e->section->values[x->args[0]].dtype;
     bool f = is_float(of);
     const char *low = fb_emit_literal(e, of, -INFINITY), *high = fb_emit_literal(e, of, INFINITY);
@@ -617,4 +618,21 @@ fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v)
     case FB_OP_ARGMIN: return (fb_reduction){op, true, FB_MUTATE(39, high, "0"), NULL};
     default: return (fb_reduction){op, false, "0", "+"};
     }
+}
+
+/* Of floats, the product that no sum takes in unrounded: readers of one element would read two values. */
+const char *fb_emit_running(fb_emitter *e, fb_val v, const char *so_far, const char *next)
+{
+    fb_dtype of = e->section->values[v].dtype;
+    if (fb_emit_reduction(e, v).op == FB_OP_SUM) return fb_arena_printf(e->arena, "%s + %s", so_far, next);
+    if (!is_float(of)) return fb_arena_printf(e->arena, "(%s)fb_wrap_mul(%s, %s)", fb_emit_type(e, v), so_far, next);
+    return fb_arena_printf(e->arena, "fb_product%s(%s, %s)", of == FB_F64 ? "" : "f", so_far, next);
+}
+
+void fb_emit_run_on(fb_emitter *e, fb_val v, const char *to, const char *next)
+{
+    if (fb_emit_reduction(e, v).op == FB_OP_SUM)
+        fb_emit(e, "%s += %s;", to, next);
+    else
+        fb_emit(e, "%s = %s;", to, fb_emit_running(e, v, to, next));
 }

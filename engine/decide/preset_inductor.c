@@ -113,7 +113,7 @@ static int loop_order(const fb_node *n, int rank, int order[FB_MAX_RANK])
     int k = 0;
     if (fb_op_get(n->op)->cls == FB_CLASS_REDUCTION)
         for (int i = 0; i < n->attrs->n_axes; i++) inner[n->attrs->axes[i]] = true;
-    if (n->op == FB_OP_CUMSUM) inner[n->attrs->dim] = true;
+    if (fb_op_is_running(n->op)) inner[n->attrs->dim] = true;
     for (int d = 0; d < rank; d++)
         if (!inner[d]) order[k++] = d;
     for (int d = 0; d < rank; d++)
@@ -184,7 +184,7 @@ static void add_dep(deps *to, dep x)
 static bool in_whole_loops(const fb_graph *g, fb_id node, int64_t spread)
 {
     const fb_node *n = &g->nodes[node];
-    bool reduces = fb_op_get(n->op)->cls == FB_CLASS_REDUCTION || n->op == FB_OP_CUMSUM;
+    bool reduces = fb_op_get(n->op)->cls == FB_CLASS_REDUCTION || fb_op_is_running(n->op);
     const fb_shape *s = reduces ? &g->nodes[n->args[0]].shape : &n->shape;
     int order[FB_MAX_RANK] = {0}, rank = s->rank;
     if (reduces) loop_order(n, rank, order);
@@ -472,12 +472,12 @@ static void set_loops(const inductor *w, fb_id node)
     v->rnumel = 1;
     v->bias_of = FB_NONE;
     if (fb_node_class(w->g, node) == FB_CLASS_REDUCTION && v->numel > 0) v->rnumel = fb_reduced_elements(w->g, node);
-    if (v->kind == REDUCTION && v->rnumel > 0 && is_unrolled(w->g, node, v->rnumel) && n->op != FB_OP_CUMSUM) {
+    if (v->kind == REDUCTION && v->rnumel > 0 && is_unrolled(w->g, node, v->rnumel) && !fb_op_is_running(n->op)) {
         v->kind = POINTWISE;
         v->unrolled = (int)v->rnumel;
         v->rnumel = 1;
     }
-    if (n->op == FB_OP_CUMSUM && n->shape.dim[n->attrs->dim] > 0) {
+    if (fb_op_is_running(n->op) && n->shape.dim[n->attrs->dim] > 0) {
         v->rnumel = n->shape.dim[n->attrs->dim];
         v->numel /= v->rnumel;
     }

@@ -247,7 +247,7 @@ static const char *not_tiled(const xla *w, fb_id p, fb_id c)
 {
     const kernel *kp = &w->kernel[p], *kc = &w->kernel[c];
     const fb_shape *from = &w->g->nodes[p].shape, *to = &w->g->nodes[c].shape;
-    if (kp->joins || kc->joins) return "a tile holds no cat, gather or running sum";
+    if (kp->joins || kc->joins) return "a tile holds no cat, gather or running value";
     if (kp->row && kc->row && kp->row != kc->row) return "its rows are not as long as its reader's";
     if (!kp->row) return kp->reductions ? "it holds a reduction, and its reader's tiles hold whole rows" : NULL;
     if (is_reduction(w, c) && kc->reductions == 1) {
@@ -287,7 +287,7 @@ static const char *kept_apart(const xla *w, fb_id p, fb_id c, char text[256])
         return text;
     }
     if (kp->row || kc->row) return not_tiled(w, p, c);
-    if (kp->joins && kp->reductions) return "a running sum ends its kernel and joins no other";
+    if (kp->joins && kp->reductions) return "a running value ends its kernel and joins no other";
     if (kp->reductions && !is_epilogue(w, p, c)) {
         snprintf(text, 256, "it ends in a reduction, and `%s` needs more than its result", name_of(w, c));
         return text;

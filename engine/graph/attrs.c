@@ -28,6 +28,7 @@ static const unsigned by_op[FB_OPS] = {
     [FB_OP_CAT] = FB_AT_DIM,
     [FB_OP_STACK] = FB_AT_DIM,
     [FB_OP_CUMSUM] = FB_AT_DIM,
+    [FB_OP_CUMPROD] = FB_AT_DIM,
     [FB_OP_RANK] = FB_AT_DIM | FB_AT_START,
     [FB_OP_MATMUL] = FB_AT_PRECISION,
     [FB_OP_SCATTER_ADD] = FB_AT_START,

@@ -507,11 +507,37 @@ static void d_prod(tape *t, const step *s)
     give(t, s->a, where(t, two(t, FB_OP_EQ, other_zeros, zero), others));
 }
 
+/* The running sum, or product, of `x` along the same dim. */
+static fb_id running(tape *t, const step *s, fb_op op, fb_id x)
+{
+    return put(t, op, (fb_id[]){x}, 1, &(fb_attrs){.dim = s->at->dim});
+}
+
+/* The sum of each element and all that follow it. */
+static fb_id sums_of_rest(tape *t, const step *s, fb_id x)
+{
+    fb_attrs turn = {.n_axes = 1, .axes = {s->at->dim}};
+    fb_id turned = put(t, FB_OP_FLIP, (fb_id[]){x}, 1, &turn);
+    return put(t, FB_OP_FLIP, (fb_id[]){running(t, s, FB_OP_CUMSUM, turned)}, 1, &turn);
+}
+
 static void d_cumsum(tape *t, const step *s)
 {
-    fb_attrs turn = {.n_axes = 1, .axes = {s->at->dim}}, along = {.dim = s->at->dim};
-    fb_id turned = put(t, FB_OP_FLIP, (fb_id[]){s->dy}, 1, &turn);
-    give(t, s->a, put(t, FB_OP_FLIP, (fb_id[]){put(t, FB_OP_CUMSUM, (fb_id[]){turned}, 1, &along)}, 1, &turn));
+    give(t, s->a, sums_of_rest(t, s, s->dy));
+}
+
+/* Σ dy y of the element and what follows, over the element: before the first 0 of a line, where there is one. That 0
+ * itself gets the same of the products without it, and what follows it nothing: the 0 is in all of its products. */
+static void d_cumprod(tape *t, const step *s)
+{
+    fb_id zero = number(t, s->a, 0), one_ = number(t, s->a, 1), is_zero = two(t, FB_OP_EQ, s->a, zero);
+    fb_id zeros = running(t, s, FB_OP_CUMSUM, ones_where(t, is_zero, t->g->nodes[s->a].dtype));
+    fb_id first = two(t, FB_OP_LOGICAL_AND, is_zero, two(t, FB_OP_EQ, zeros, one_));
+    fb_id without = running(t, s, FB_OP_CUMPROD, three(t, FB_OP_WHERE, first, one_, s->a));
+    fb_id at_first = where(t, first, sums_of_rest(t, s, mul(t, s->dy, without)));
+    fb_id factors = three(t, FB_OP_WHERE, is_zero, one_, s->a);
+    fb_id before = two(t, FB_OP_DIV, sums_of_rest(t, s, mul(t, s->dy, s->y)), factors);
+    give(t, s->a, three(t, FB_OP_WHERE, two(t, FB_OP_EQ, zeros, zero), before, at_first));
 }
 
 static void d_view(tape *t, const step *s)

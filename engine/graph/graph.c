@@ -246,7 +246,7 @@ int64_t fb_node_flops(const fb_graph *g, fb_id id)
     int64_t elements = fb_shape_elements(&n->shape);
     if (info->cls == FB_CLASS_POINTWISE) return elements * info->flops;
     if (info->cls == FB_CLASS_REDUCTION) return fb_shape_elements(&g->nodes[n->args[0]].shape) * info->flops;
-    if (n->op == FB_OP_CUMSUM) return elements;
+    if (fb_op_is_running(n->op)) return elements;
     if (n->op == FB_OP_RANK) return FB_RANK_FLOPS * elements * n->shape.dim[n->attrs->dim];
     if (n->op == FB_OP_SCATTER_ADD) return fb_shape_elements(&g->nodes[n->args[0]].shape);
     return n->op == FB_OP_MATMUL ? 2 * elements * fb_contraction_of(g, id).depth : 0;

@@ -279,7 +279,7 @@ static bool infer_reduction(const context *c)
     return set(c, info->result == FB_RESULT_I64 ? FB_I64 : x->dtype, &shape);
 }
 
-static bool infer_cumsum(const context *c)
+static bool infer_running(const context *c)
 {
     const fb_node *x = arg(c, 0);
     return accepts(c, FB_ACCEPTS_NUMBER, x) && norm_dim(c, &c->at->dim, x->shape.rank) && set(c, x->dtype, &x->shape);
@@ -547,7 +547,8 @@ static bool (*const by_op[FB_OPS])(const context *c) = {
     [FB_OP_UNFOLD] = infer_unfold,
     [FB_OP_CAT] = infer_cat,
     [FB_OP_STACK] = infer_stack,
-    [FB_OP_CUMSUM] = infer_cumsum,
+    [FB_OP_CUMSUM] = infer_running,
+    [FB_OP_CUMPROD] = infer_running,
     [FB_OP_RANK] = infer_rank,
     [FB_OP_MATMUL] = infer_matmul,
     [FB_OP_EMBEDDING] = infer_embedding,

@@ -104,4 +104,15 @@ static inline bool fb_class_is_computed(fb_op_class c)
            c == FB_CLASS_CONTRACTION || c == FB_CLASS_GATHER || c == FB_CLASS_EFFECT;
 }
 
+/* What a scan reduces the elements up to each one by; FB_OPS: it is no running value of a reduction, as rank. */
+static inline fb_op fb_op_running(fb_op op)
+{
+    return op == FB_OP_CUMSUM ? FB_OP_SUM : op == FB_OP_CUMPROD ? FB_OP_PROD : FB_OPS;
+}
+
+static inline bool fb_op_is_running(fb_op op)
+{
+    return fb_op_running(op) != FB_OPS;
+}
+
 #endif

@@ -5,7 +5,7 @@
  *     pointwise.c  ops.def's f64 and i64 columns, block by block
  *     bound.c      one bound rule a pointwise op, the dtypes' and functions' accuracy
  *     view.c       views and joins, materialised; index arithmetic of its own on purpose
- *     reduce.c     reductions and cumsum
+ *     reduce.c     reductions, running sums and products
  *     rank.c       where elements go when a row is sorted
  *     contract.c   matmul, embedding, index_add
  *

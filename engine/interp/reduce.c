@@ -1,5 +1,5 @@
-/* Reductions and cumsum. The reduced axes are brought to the end first (by a copy, where they are not there already),
- * so that every reduction is one over rows of a matrix. */
+/* Reductions, running sums and products. The reduced axes are brought to the end first (by a copy, where they are not
+ * there already), so that every reduction is one over rows of a matrix. */
 #include "interp/parts.h"
 
 #include "graph/intmath.h"
@@ -101,24 +101,47 @@ static double bound_amin(const double *x, const double *e, int64_t n, fb_dtype d
 
 /* Π(|x| + e)(1 + u) − Π|x|, kept as product and excess so that nothing cancels. In some order all factors beyond 1 come
  * together: their product must not overflow, and it magnifies what underflows in the others. */
+typedef struct {
+    fb_dtype accumulator, dtype;
+    int64_t n;
+    double product, excess, largest;
+    bool uncertain;
+} product_bound;
+
+static product_bound product_bound_new(fb_dtype dtype)
+{
+    return (product_bound){
+        .accumulator = dtype == FB_F64 ? FB_F64 : FB_F32, .dtype = dtype, .product = 1, .largest = 1};
+}
+
+static void product_bound_factor(product_bound *b, double x, double e)
+{
+    double magnitude = fabs(x);
+    b->excess = b->excess * (magnitude + e) + b->product * e;
+    b->product *= magnitude;
+    if (b->n++) b->excess += fb_bound_unit(b->accumulator) * (b->product + b->excess);
+    b->largest *= fmax(1, magnitude + e);
+    b->uncertain |= e != 0;
+}
+
+/* Of the product v of the factors so far. */
+static double product_bound_of(const product_bound *b, double v)
+{
+    if (!isfinite(v)) return fb_bound_special(!b->uncertain);
+    if (fb_bound_overflows(b->accumulator, b->largest, 0)) return INFINITY;
+    double excess = b->excess;
+    if (b->n < 2) return excess; /* one factor is itself */
+    excess += (double)b->n * fb_bound_tiny(b->accumulator) * b->largest;
+    if (b->dtype != b->accumulator)
+        excess += fb_bound_unit(b->dtype) * (fabs(v) + excess) + (v != 0 ? fb_bound_tiny(b->dtype) : 0);
+    return excess;
+}
+
 static double bound_prod(const double *x, const double *e, int64_t n, fb_dtype dtype, double v)
 {
-    fb_dtype accumulator = dtype == FB_F64 ? FB_F64 : FB_F32;
-    double product = 1, excess = 0, largest = 1, u = fb_bound_unit(accumulator);
-    bool certain = true;
-    for (int64_t k = 0; k < n; k++) {
-        double magnitude = fabs(x[k]), spread = e ? e[k] : 0;
-        excess = excess * (magnitude + spread) + product * spread;
-        product *= magnitude;
-        if (k) excess += u * (product + excess);
-        largest *= fmax(1, magnitude + spread);
-        certain &= spread == 0;
-    }
-    if (!isfinite(v)) return fb_bound_special(certain);
-    if (fb_bound_overflows(accumulator, largest, 0)) return INFINITY;
-    if (n > 1) excess += (double)n * fb_bound_tiny(accumulator) * largest;
-    if (dtype != accumulator) excess += fb_bound_unit(dtype) * (fabs(v) + excess) + (v != 0 ? fb_bound_tiny(dtype) : 0);
-    return excess;
+    product_bound b = product_bound_new(dtype);
+    for (int64_t k = 0; k < n; k++) product_bound_factor(&b, x[k], e ? e[k] : 0);
+    return product_bound_of(&b, v);
 }
 
 /* Decided while no other element's interval reaches the winner's. Equal exact elements are decided: the first. */
@@ -303,11 +326,11 @@ bool fb_eval_reduction(fb_interp *in, fb_id id)
     return ok;
 }
 
-/* ---- cumsum ---- */
+/* ---- running sums and products ---- */
 
 /* One line of n elements, `step` cells apart. */
-static void scan_line(const double *x, const double *e, int64_t n, int64_t step, fb_dtype dtype, double *to,
-                      double *bound)
+static void sum_line(const double *x, const double *e, int64_t n, int64_t step, fb_dtype dtype, double *to,
+                     double *bound)
 {
     double sum = n == 1 ? -0.0 : 0; /* one is itself, its sign too */
     fb_bound_terms t = fb_bound_terms_new(dtype, dtype, n);
@@ -320,14 +343,31 @@ static void scan_line(const double *x, const double *e, int64_t n, int64_t step,
     }
 }
 
-static void scan_line_int(const int64_t *x, const double *e, int64_t n, int64_t step, fb_dtype dtype, int64_t *to,
+static void multiply_line(const double *x, const double *e, int64_t n, int64_t step, fb_dtype dtype, double *to,
                           double *bound)
 {
-    int64_t sum = 0;
+    double product = 1;
+    product_bound b = product_bound_new(dtype);
+    for (int64_t k = 0; k < n; k++) {
+        product *= x[k * step];
+        to[k * step] = product;
+        if (!bound) continue;
+        product_bound_factor(&b, x[k * step], e ? e[k * step] : 0);
+        double off = product_bound_of(&b, product);
+        bound[k * step] = isfinite(product) && fb_bound_overflows(dtype, product, off) ? INFINITY : off;
+    }
+}
+
+static void scan_line_int(const fb_node *node, const int64_t *x, const double *e, int64_t n, int64_t step, int64_t *to,
+                          double *bound)
+{
+    bool adds = fb_op_running(node->op) == FB_OP_SUM;
+    int64_t so_far = adds ? 0 : 1;
     double undecided = 0;
     for (int64_t k = 0; k < n; k++) {
-        sum = fb_int_wrap(dtype, fb_wrap_add(sum, x[k * step]));
-        to[k * step] = sum;
+        int64_t next = x[k * step];
+        so_far = fb_int_wrap(node->dtype, adds ? fb_wrap_add(so_far, next) : fb_wrap_mul(so_far, next));
+        to[k * step] = so_far;
         if (!bound) continue;
         undecided = fmax(undecided, e[k * step]);
         bound[k * step] = undecided;
@@ -354,10 +394,12 @@ bool fb_eval_scan(fb_interp *in, fb_id id)
         int64_t at = line / inner * n * inner + line % inner;
         const double *e = x->bound ? x->bound->at->f + at : NULL;
         double *bound = value.bound ? value.bound->at->f + at : NULL;
-        if (is_float)
-            scan_line(x->data->at->f + at, e, n, inner, node->dtype, value.data->at->f + at, bound);
+        if (!is_float)
+            scan_line_int(node, x->data->at->i + at, e, n, inner, value.data->at->i + at, bound);
+        else if (fb_op_running(node->op) == FB_OP_SUM)
+            sum_line(x->data->at->f + at, e, n, inner, node->dtype, value.data->at->f + at, bound);
         else
-            scan_line_int(x->data->at->i + at, e, n, inner, node->dtype, value.data->at->i + at, bound);
+            multiply_line(x->data->at->f + at, e, n, inner, node->dtype, value.data->at->f + at, bound);
     }
     in->values[id] = value;
     return true;

@@ -6,7 +6,7 @@
  *     trial_round.c      how lanes round, and what they draw
  *     trial_pointwise.c  pointwise ops and their decisions
  *     trial_near.c       slow functions near the exact lane
- *     trial_reduce.c     reductions and cumsum
+ *     trial_reduce.c     reductions, running sums and products
  *     trial_view.c       sources, views, joins
  *     trial_contract.c   matmul, embedding, index_add
  *     trial_show.c       how a run was cut and where its time went, for FB_DEBUG

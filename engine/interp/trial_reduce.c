@@ -1,5 +1,5 @@
-/* Reductions, cumsum and rank. Rows are brought together where they do not lie so, a few at a time; every lane sums its
- * own values in double and is put off by what adding them in the accumulator may cost. */
+/* Reductions, running sums and products, and rank. Rows are brought together where they do not lie so, a few at a time;
+ * every lane sums its own values in double and is put off by what adding them in the accumulator may cost. */
 #include "interp/trial_parts.h"
 
 #include "base/mem.h"
@@ -432,9 +432,9 @@ static double sum_held(job *j, int lane, int64_t at, double sum)
 }
 
 /* An infinite product that might as well be no number is that in half of the lanes; one that is none might be 0. */
-static bool is_open(const job *j, int lane, double y, double error)
+static bool is_open(const fb_trial_eval *e, fb_id id, int lane, double y, double error)
 {
-    return !isfinite(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(j->e->s, 0, j->id, FB_DRAW_SUM));
+    return !isfinite(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(e->s, 0, id, FB_DRAW_SUM));
 }
 
 /* What sums lose of their terms may be the same for all of them: in two lanes, as of products, all go half of the way to
@@ -461,7 +461,7 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
             means && !exactly ? 4 * fb_trial_unit(j->of) * fb_trial_share(j->e->s, l, j->id, FB_DRAW_MEAN) : 0;
         for (int k = 0; k < count; k++) {
             double y = r->y[own][k];
-            bool open = l && is_open(j, l, y, r->error[own][k]);
+            bool open = l && is_open(j->e, j->id, l, y, r->error[own][k]);
             if (open && isnan(y))
                 y = 0;
             else if (open || (l && isfinite(y)))
@@ -639,7 +639,7 @@ bool fb_trial_fold_close(fb_trial_fold *f, fb_trial_eval *e)
     return ok;
 }
 
-/* ---- cumsum ---- */
+/* ---- running sums and products ---- */
 
 typedef struct {
     fb_trial_eval *e;
@@ -664,39 +664,47 @@ static void line_at(const scan *s, int64_t line, int64_t *to, int64_t *from)
     }
 }
 
+static void running_add(sum_state *t, double term, fb_dtype dtype)
+{
+    t->n++;
+    t->sum += term;
+    t->squares += term * term;
+    t->partial = fmax(t->partial, fabs(t->sum));
+    fb_exactness_add(&t->exact, dtype == FB_F64, term);
+    fb_bound_repeat(&t->repeats, dtype, term);
+}
+
 /* The line in all lanes; the first elements may lie before the box. Lines are short enough to be held: 256 at a time
  * are rounded together. */
-static void scan_floats(scan *s, int lane, int64_t to, int64_t from, int64_t skipped, double *sums, double *sizes)
+static void scan_floats(scan *s, int lane, int64_t from, int64_t skipped, double *values, double *sizes)
 {
     const double *x = (const double *)fb_trial_raw(s->x, lane) + from;
     int64_t step = s->x_steps[s->node->attrs->dim];
+    fb_op op = fb_op_running(s->node->op);
     fb_dtype dtype = s->node->dtype;
     sum_state t = {.sum = s->node->shape.dim[s->node->attrs->dim] == 1 ? -0.0 : 0}; /* one is itself, its sign too */
     for (int64_t k = 0; k < skipped + s->n; k++) {
         double term = x[k * step];
-        t.n++;
-        t.sum += term;
-        t.squares += term * term;
-        t.partial = fmax(t.partial, fabs(t.sum));
-        fb_exactness_add(&t.exact, dtype == FB_F64, term);
-        fb_bound_repeat(&t.repeats, dtype, term);
+        if (op == FB_OP_PROD)
+            product_add(&t, &term, 1, dtype, true);
+        else
+            running_add(&t, term, dtype);
         if (k < skipped) continue;
-        sums[k - skipped] = t.sum;
-        sizes[k - skipped] = sum_error(&t, dtype);
+        values[k - skipped] = t.sum;
+        sizes[k - skipped] = state_error(op, &t, dtype);
     }
-    (void)to;
 }
 
 /* What is lost early in a line is missing from all that follows: neighbours are off together. In half of the lanes a
  * line has one share for all its elements, by its first term; in the others each has its own, as where lines are cut
  * up. */
-static double scan_error(const scan *s, int lane, double first, double sum, double size)
+static double scan_error(const scan *s, int lane, double first, double y, double size)
 {
     bool together = fb_trial_takes(lane, (uint32_t)fb_trial_key(s->e->s, 0, s->id, FB_DRAW_SUM));
-    return fb_trial_sum_error(s->e->s, lane, s->id, together ? first : sum, size);
+    return fb_trial_sum_error(s->e->s, lane, s->id, together ? first : y, size);
 }
 
-static void settle_line(scan *s, int lane, int64_t to, double first, const double *sums, const double *sizes)
+static void settle_line(scan *s, int lane, int64_t to, double first, const double *values, const double *sizes)
 {
     fb_trial_value *v = fb_trial_at(s->e, s->id);
     double room[FB_TRIAL_CHUNK], rounded[FB_TRIAL_CHUNK];
@@ -704,8 +712,12 @@ static void settle_line(scan *s, int lane, int64_t to, double first, const doubl
     for (int64_t at = 0; at < s->n; at += FB_TRIAL_CHUNK) {
         int n = s->n - at < FB_TRIAL_CHUNK ? (int)(s->n - at) : FB_TRIAL_CHUNK;
         for (int k = 0; k < n; k++) {
-            double y = sums[at + k];
-            if (lane && isfinite(y)) y += scan_error(s, lane, first, y, sizes[at + k]);
+            double y = values[at + k];
+            bool open = lane && is_open(s->e, s->id, lane, y, sizes[at + k]);
+            if (open && isnan(y))
+                y = 0;
+            else if (open || (lane && isfinite(y)))
+                y += scan_error(s, lane, first, y, sizes[at + k]);
             if (lane == 0 && sizes[at + k] != 0) atomic_store_explicit(&s->spreads, true, memory_order_relaxed);
             room[k] = rounded[k] = y;
         }
@@ -719,27 +731,28 @@ static void scan_part(void *ctx, int64_t first, int64_t last)
 {
     scan *s = ctx;
     fb_trial_value *v = fb_trial_at(s->e, s->id);
-    bool is_float = fb_dtype_is_float(s->node->dtype);
+    bool is_float = fb_dtype_is_float(s->node->dtype), adds = fb_op_running(s->node->op) == FB_OP_SUM;
     int64_t skipped = s->box.lo[s->node->attrs->dim], step = s->x_steps[s->node->attrs->dim];
-    double *sums = fb_alloc((size_t)s->n * 2 * sizeof *sums), *sizes = sums + s->n;
+    double *values = fb_alloc((size_t)s->n * 2 * sizeof *values), *sizes = values + s->n;
     for (int64_t line = first; line < last; line++) {
         int64_t to, from;
         line_at(s, line, &to, &from);
         for (int l = 0; l < v->lanes; l++) {
             if (is_float) {
-                if (l < s->x->lanes) scan_floats(s, l, to, from, skipped, sums, sizes);
-                settle_line(s, l, to, fb_trial_f(s->x, l < s->x->lanes ? l : 0)[from], sums, sizes);
+                if (l < s->x->lanes) scan_floats(s, l, from, skipped, values, sizes);
+                settle_line(s, l, to, fb_trial_f(s->x, l < s->x->lanes ? l : 0)[from], values, sizes);
                 continue;
             }
             const int64_t *x = (const int64_t *)fb_trial_raw(s->x, l) + from;
-            int64_t sum = 0;
+            int64_t so_far = adds ? 0 : 1;
             for (int64_t k = 0; k < skipped + s->n; k++) {
-                sum = fb_int_wrap(s->node->dtype, fb_wrap_add(sum, x[k * step]));
-                if (k >= skipped) fb_trial_i(v, l)[to + (k - skipped) * s->inner] = sum;
+                int64_t next = x[k * step], all = adds ? fb_wrap_add(so_far, next) : fb_wrap_mul(so_far, next);
+                so_far = fb_int_wrap(s->node->dtype, all);
+                if (k >= skipped) fb_trial_i(v, l)[to + (k - skipped) * s->inner] = so_far;
             }
         }
     }
-    fb_free(sums);
+    fb_free(values);
 }
 
 /* ---- rank ---- */

@@ -85,6 +85,7 @@ static double estimate(const maker *m, fb_id id)
     case FB_OP_SUM: return fewer > 0 ? a * fmax(1, in / fewer) : 0;
     case FB_OP_PROD: return fewer > 0 ? pow(fmax(a, 1), fmin(in / fewer, 300)) : 1;
     case FB_OP_CUMSUM: return a * (n->shape.rank ? (double)n->shape.dim[n->attrs->dim] : 1);
+    case FB_OP_CUMPROD: return pow(fmax(a, 1), n->shape.rank ? fmin((double)n->shape.dim[n->attrs->dim], 300) : 1);
     case FB_OP_SCATTER_ADD: return a * fmax(1, in);
     case FB_OP_MATMUL: return a * b * inner_extent(m, n);
     case FB_OP_PAD: return fmax(a, fabs(n->attrs->value));
@@ -659,10 +660,12 @@ static void add_other(maker *m)
         if (n.shape.rank && takes(FB_ACCEPTS_NUMBER, n.dtype))
             add(m, FB_OP_RANK, &(fb_attrs){.dim = (int)below(m, n.shape.rank), .start = below(m, 2)}, 1, &x);
         return;
-    case 0:
-        x = tamed(m, x, 50);
-        if (n.shape.rank) add(m, FB_OP_CUMSUM, &(fb_attrs){.dim = (int)below(m, n.shape.rank)}, 1, &x);
+    case 0: {
+        fb_op op = one_in(m, 3) ? FB_OP_CUMPROD : FB_OP_CUMSUM;
+        x = tamed(m, x, op == FB_OP_CUMPROD ? 2 : 50);
+        if (n.shape.rank) add(m, op, &(fb_attrs){.dim = (int)below(m, n.shape.rank)}, 1, &x);
         return;
+    }
     case 1: add_gather(m); return;
     case 2: add_scatter(m); return;
     case 3: constant(m, n.dtype, 0.5 * (double)below(m, 7) - 1); return;
@@ -764,11 +767,22 @@ static void add_layer(maker *m)
     }
 }
 
+/* Along long rows, of factors so close to 1 that the product is of no size. Nothing else is made of these: of values that
+ * are nearly equal little can be told. */
+static void multiply_along(maker *m, fb_id x)
+{
+    int before = m->values.n;
+    fb_id factors = add1(m, FB_OP_EXP, scaled(m, add1(m, FB_OP_SIN, x), 0x1p-13));
+    fb_id y = add(m, FB_OP_CUMPROD, &(fb_attrs){.dim = 1}, 1, &factors);
+    m->values.n = before;
+    if (y != FB_NONE) FB_VEC_PUSH(&m->values, y);
+}
+
 /* A few rows that are long enough for a team of threads to share each. */
 static void add_long(maker *m)
 {
-    static const fb_op ops[] = {FB_OP_SUM,    FB_OP_MEAN,   FB_OP_AMAX,  FB_OP_AMIN,
-                                FB_OP_ARGMAX, FB_OP_CUMSUM, FB_OP_CUMSUM};
+    static const fb_op ops[] = {FB_OP_SUM,    FB_OP_MEAN,   FB_OP_AMAX,   FB_OP_AMIN,
+                                FB_OP_ARGMAX, FB_OP_CUMSUM, FB_OP_CUMSUM, FB_OP_CUMPROD};
     fb_attrs a = {.shape = {.rank = 2, .dim = {1 + below(m, 3), 32800 + below(m, 2000)}},
                   .dtype = FB_F32,
                   .dist = one_in(m, 6) ? FB_DIST_CONSTANT : FB_DIST_NORMAL,
@@ -778,8 +792,10 @@ static void add_long(maker *m)
     fb_id x = add(m, below(m, 2) ? FB_OP_INPUT : FB_OP_PARAM, &a, 0, NULL);
     if (below(m, 2)) x = add1(m, below(m, 2) ? FB_OP_ABS : FB_OP_SIN, x);
     for (int64_t i = 1 + below(m, 2); i > 0; i--) {
-        fb_op op = ops[below(m, 7)];
-        if (op == FB_OP_CUMSUM)
+        fb_op op = ops[below(m, 8)];
+        if (op == FB_OP_CUMPROD)
+            multiply_along(m, x);
+        else if (op == FB_OP_CUMSUM)
             add(m, op, &(fb_attrs){.dim = 1}, 1, &x);
         else if (x != FB_NONE)
             reduce(m, op, x, 1, below(m, 2));

@@ -517,7 +517,7 @@ static place place_of_row(const walk *w, fb_id node, const fb_ix *coords)
     const fb_node *n = &w->g->nodes[node];
     place p = {0, FB_NONE};
     for (int d = 0; d < n->shape.rank; d++) {
-        if (n->op == FB_OP_CUMSUM && d == n->attrs->dim) continue; /* in order along it */
+        if (fb_op_is_running(n->op) && d == n->attrs->dim) continue; /* in order along it */
         place c = place_of(w, coords[d]);
         p.rows |= c.rows;
         if (c.space != FB_NONE) p.space = c.space;
@@ -789,13 +789,13 @@ static fb_val walk_scan(walk *w, fb_id node, const fb_ix *coords, int when)
         if (w->draft->rows.var[d] != along) continue;
         if (d < w->draft->blocked)
             return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
-                          "`%s` adds up along rows that the kernel cuts into blocks: it has to be stored",
+                          "`%s` runs along rows that the kernel cuts into blocks: it has to be stored",
                           name_of(w, node));
         w->demote |= 1u << d;
     }
     if (space == FB_NONE && !w->demote)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
-                      "`%s` is a running sum that is read in another order than its own: it has to be stored",
+                      "`%s` is a running value that is read in another order than its own: it has to be stored",
                       name_of(w, node));
     fb_val x = walk_node(w, n->args[0], coords, when);
     if (stopped(w) || space == FB_NONE) return x; /* walked again with that row variable inner */

@@ -218,7 +218,7 @@ static void add_value(writer *w, fb_id id)
         return;
     }
     fb_str_addf(w->out, "%s", fb_op_get(n->op)->name);
-    if (n->op == FB_OP_CUMSUM || n->op == FB_OP_RANK) fb_str_addf(w->out, " over %s", letters[n->attrs->dim]);
+    if (fb_op_get(n->op)->cls == FB_CLASS_SCAN) fb_str_addf(w->out, " over %s", letters[n->attrs->dim]);
     for (int i = 0; i < n->n_args; i++) {
         fb_str_add(w->out, i ? ", " : ": ");
         if (w->g->nodes[n->args[i]].shape.rank == n->shape.rank)

@@ -80,7 +80,7 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     if (x.deal == FB_DEAL_ELEMENTS && x.each > 1) fb_str_addf(out, ", %d groups each", x.each);
     if (x.deal == FB_DEAL_LONG)
         fb_str_addf(out, "; %" PRId64 " rows, %d block%s each", x.rows, x.parts, x.parts == 1 ? "" : "s");
-    if (x.scans) fb_str_add(out, ", running sums by teams");
+    if (x.scans) fb_str_add(out, ", running values by teams");
     if (x.deal == FB_DEAL_LINES) fb_str_addf(out, "; %d lines in %d stretches each", x.each, x.parts);
     if (x.deal == FB_DEAL_SPLIT) fb_str_addf(out, "; %" PRId64 " rows in %d parts each", x.rows, x.parts);
     fb_str_add(out, "\n");

@@ -37,7 +37,7 @@ typedef struct {
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool stepped; /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
-    bool scans;   /* FB_DEAL_ROWS: a team goes along running sums together (kernels/scan.cuh) */
+    bool scans;   /* FB_DEAL_ROWS: a team goes along running values together (kernels/scan.cuh) */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_COLUMNS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise */

@@ -284,11 +284,21 @@ static int variance(lua_State *L)
     return 1;
 }
 
-static int cumsum(lua_State *L)
+static int running(lua_State *L, fb_op op)
 {
     fb_id x = fb_tensor_at(L, 1);
-    fb_attrs at = {.dim = whole(L, 2, "cumsum")};
-    return fb_tensor_add(L, FB_OP_CUMSUM, &x, 1, &at, NULL);
+    fb_attrs at = {.dim = whole(L, 2, fb_op_get(op)->name)};
+    return fb_tensor_add(L, op, &x, 1, &at, NULL);
+}
+
+static int cumsum(lua_State *L)
+{
+    return running(L, FB_OP_CUMSUM);
+}
+
+static int cumprod(lua_State *L)
+{
+    return running(L, FB_OP_CUMPROD);
 }
 
 static int rank_of(lua_State *L)
@@ -704,6 +714,7 @@ static int index_tensor(lua_State *L)
 static const luaL_Reg methods[] = {
     {"to", to},
     {"cumsum", cumsum},
+    {"cumprod", cumprod},
     {"rank", rank_of},
     {"view", view},
     {"reshape", view},

@@ -145,6 +145,9 @@ class Ops(shared.Ops):
     def op_cumsum(self, node, x):
         return self.m.cumsum(x, axis=node["dim"], dtype=self.dtypes[node["dtype"]])
 
+    def op_cumprod(self, node, x):
+        return self.m.cumprod(x, axis=node["dim"], dtype=self.dtypes[node["dtype"]])
+
     def op_rank(self, node, x):
         """Sorted, and the order sorted again: equals in their order, NaN the largest."""
         dim, sort = node["dim"], self.order

@@ -209,6 +209,15 @@ class Model(shared.Ops):
     def op_cumsum(self, node, x):
         return self.put("CumSum", [x, self.ints(node["dim"])])
 
+    def op_cumprod(self, node, x):
+        """By doubling, for ONNX has no CumProd before opset 26: each step multiplies by what lies 1, 2, 4 … before."""
+        dim, by, pads = node["dim"], 1, [0] * (2 * len(node["shape"]))
+        while by < node["shape"][dim]:
+            pads[dim] = by
+            before = self.put("Pad", [self.part(x, [0], [-by], [dim], [1]), self.ints(pads), self.literal(1, node["dtype"])])
+            x, by = self.put("Mul", [x, before]), by * 2
+        return x
+
     def op_rank(self, node, x):
         """TopK of all, of whose equals the first goes first. It has no place for NaN, so these are sorted apart, as the largest."""
         dim, n, largest = node["dim"], node["shape"][node["dim"]], int(bool(node.get("start")))

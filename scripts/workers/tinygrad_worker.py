@@ -99,6 +99,9 @@ class Ops(shared.Ops):
     def op_cumsum(self, node, x):
         return x.cumsum(axis=node["dim"])
 
+    def op_cumprod(self, node, x):
+        return x.cumprod(axis=node["dim"])
+
     def op_rank(self, node, x):
         """How many go before, counted; its own sort has no place for NaN."""
         dim, n = node["dim"], node["shape"][node["dim"]]

@@ -235,8 +235,8 @@ def expression(node, args, shapes):
     if op == "rank":
         order = f"torch.argsort({x}, dim={node['dim']}, descending={bool(node.get('start'))}, stable=True)"
         return f"torch.argsort({order}, dim={node['dim']})"
-    if op == "cumsum":
-        return f"torch.cumsum({x}, {node['dim']}, dtype=dtype_{node['dtype']})"
+    if op in ("cumsum", "cumprod"):
+        return f"torch.{op}({x}, {node['dim']}, dtype=dtype_{node['dtype']})"
     if op in ("cat", "stack"):
         return f"torch.{op}([{', '.join(args)}], {node['dim']})"
     if op in ("embedding", "index_add"):

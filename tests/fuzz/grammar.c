@@ -250,9 +250,10 @@ static void say_source(writer *w)
 static void say_method(writer *w)
 {
     static const char *const reductions[] = {"sum", "mean", "max", "min", "argmax", "prod", "any", "var"};
-    static const char *const views[] = {"view",   "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose",
-                                        "t",      "slice",   "narrow",  "select",  "expand",    "pad",     "flip",
-                                        "detach", "cumsum",  "rank",    "to",      "expand_as", "unfold"};
+    static const char *const views[] = {"view",      "reshape",   "flatten", "squeeze", "unsqueeze", "permute",
+                                        "transpose", "t",         "slice",   "narrow",  "select",    "expand",
+                                        "pad",       "flip",      "detach",  "cumsum",  "cumprod",   "rank",
+                                        "to",        "expand_as", "unfold"};
     static const char *const joins[] = {"matmul", "embedding", "index_add", "size", "dim",
                                         "numel",  "unbind",    "split",     "chunk"};
     static const char *const signs[] = {"+", "-", "*", "/", "%", "^", "//", "&", "|", "~", "<<", ">>"};

@@ -112,8 +112,8 @@ def node_value(n, args, jax, jnp, lax):
     if op in ("sum", "mean", "amax", "amin", "prod"):
         f = {"amax": jnp.max, "amin": jnp.min}.get(op) or getattr(jnp, op)
         return f(x, axis=tuple(n["axes"]), keepdims=bool(n.get("keepdim"))).astype(dtype).reshape(n["shape"])
-    if op == "cumsum":
-        return jnp.cumsum(x, n["dim"], dtype=dtype)
+    if op in ("cumsum", "cumprod"):
+        return getattr(jnp, op)(x, n["dim"], dtype=dtype)
     if op == "matmul":
         exact = lax.Precision.HIGHEST if n.get("precision") == "ieee" else None
         return jnp.matmul(x, args[1], precision=exact, preferred_element_type=dtype)

@@ -528,6 +528,7 @@ static float __fdividef(float a, float b) { return a / b; }
 static float fb_reciprocal_near(float x) { return 1 / x; }
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dmul_rn(double a, double b) { return a * b; }
+static float __fmul_rn(float a, float b) { return a * b; }
 static float rsqrtf(float x) { return 1 / sqrtf(x); }
 static double rsqrt(double x) { return 1 / sqrt(x); }
 

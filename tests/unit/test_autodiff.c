@@ -261,19 +261,43 @@ static void products_with_zeros(void **state)
     fb_free(p);
 }
 
-static fb_id running_sums(rig *r, const fb_id *x, fb_op op)
+static fb_id running(rig *r, const fb_id *x, fb_op op)
 {
-    (void)op;
-    fb_id y = add_at(r, FB_OP_CUMSUM, x[0], (fb_attrs){.dim = 0});
-    return add_at(r, FB_OP_CUMSUM, add2(r, FB_OP_MUL, y, y), (fb_attrs){.dim = -1});
+    fb_id y = add_at(r, op, x[0], (fb_attrs){.dim = 0});
+    return add_at(r, op, add2(r, FB_OP_MUL, y, y), (fb_attrs){.dim = -1});
 }
 
-static void running_sums_along_any_dim(void **state)
+static void running_values_along_any_dim(void **state)
 {
     (void)state;
-    CHECK(running_sums, -1, 1, SHAPE(3, 4));
-    CHECK(running_sums, -1, 1, SHAPE(2, 3, 2));
-    CHECK(running_sums, -1, 1, SHAPE(0, 3));
+    const fb_shape shapes[] = {SHAPE(3, 4), SHAPE(2, 3, 2), SHAPE(0, 3), SHAPE(1, 1)};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check(running, FB_OP_CUMSUM, "cumsum", 1, &shapes[i], -1, 1);
+        check(running, FB_OP_CUMPROD, "cumprod", 1, &shapes[i], 0.5, 1.5);
+        check(running, FB_OP_CUMPROD, "cumprod", 1, &shapes[i], -1.5, -0.5);
+    }
+}
+
+static int along;
+
+static fb_id running_product(rig *r, const fb_id *x, fb_op op)
+{
+    return add_at(r, op, x[0], (fb_attrs){.dim = along});
+}
+
+/* No zero, one of them first, in the middle and last, and two. */
+static void running_products_with_zeros(void **state)
+{
+    (void)state;
+    for (along = 0; along < 2; along++) {
+        problem *p = fb_calloc(1, sizeof *p);
+        p->n = 1;
+        p->shapes[0] = SHAPE(5, 4);
+        const double values[] = {2, 0.5, 3, 4, 0, 5, 2, 1, 3, 0, -2, 4, 1, 2, 3, 0, 2, 0, -3, 0};
+        memcpy(p->values[0], values, sizeof values);
+        check_values(p, running_product, FB_OP_CUMPROD, "cumprod");
+        fb_free(p);
+    }
 }
 
 /* ---- views and joins ---- */
@@ -942,7 +966,8 @@ int main(void)
         cmocka_unit_test(where_and_casts),
         cmocka_unit_test(reductions_over_any_axes),
         cmocka_unit_test(products_with_zeros),
-        cmocka_unit_test(running_sums_along_any_dim),
+        cmocka_unit_test(running_values_along_any_dim),
+        cmocka_unit_test(running_products_with_zeros),
         cmocka_unit_test(views),
         cmocka_unit_test(slices_of_any_step),
         cmocka_unit_test(joins),

@@ -223,19 +223,25 @@ static void an_updated_parameter_is_read_again_before(void **state)
     check_presets(g);
 }
 
-static void running_sums_over_blocks_of_rows_are_stored(void **state)
+static void check_running(fb_op op)
 {
-    (void)state;
     fb_error err;
     fb_graph *g = fb_graph_new("running");
     fb_attrs at = {.shape = {.rank = 2, .dim = {9, 3}}, .dtype = FB_F32, .dist = FB_DIST_UNIFORM, .high = 1};
     fb_id x = add(g, FB_OP_INPUT, 0, NULL, &at, "x");
     at.shape.dim[0] = 3, at.shape.dim[1] = 5;
     fb_id w = add(g, FB_OP_INPUT, 0, NULL, &at, "w");
-    fb_id before = add(g, FB_OP_CUMSUM, 1, &x, &(fb_attrs){.dim = 0}, NULL);
+    fb_id before = add(g, op, 1, &x, &(fb_attrs){.dim = 0}, NULL);
     fb_id y = add(g, FB_OP_MATMUL, 2, (fb_id[]){before, w}, NULL, NULL);
-    fb_graph_output(g, add(g, FB_OP_CUMSUM, 1, &y, &(fb_attrs){.dim = 0}, NULL), NULL, &err);
+    fb_graph_output(g, add(g, op, 1, &y, &(fb_attrs){.dim = 0}, NULL), NULL, &err);
     check_presets(g);
+}
+
+static void running_values_over_blocks_of_rows_are_stored(void **state)
+{
+    (void)state;
+    check_running(FB_OP_CUMSUM);
+    check_running(FB_OP_CUMPROD);
 }
 
 static fb_id matrix(fb_graph *g, fb_op op, int64_t rows, int64_t columns, const char *name)
@@ -489,7 +495,7 @@ int main(void)
         cmocka_unit_test(parameters_are_handed_round),
         cmocka_unit_test(an_empty_parameter_is_assigned),
         cmocka_unit_test(an_updated_parameter_is_read_again_before),
-        cmocka_unit_test(running_sums_over_blocks_of_rows_are_stored),
+        cmocka_unit_test(running_values_over_blocks_of_rows_are_stored),
         cmocka_unit_test(rows_without_columns_have_an_epilogue),
         cmocka_unit_test(loops_start_from_memory),
         cmocka_unit_test(sums_are_read_under_tests_of_another_loop),

@@ -129,6 +129,30 @@ static void cumsum_runs_along_any_dim(void **state)
     rig_free(&r);
 }
 
+static void cumprod_runs_along_any_dim(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(2, 3), (double[]){1, 2, 3, 4, -5, 6});
+    fb_id i = data(&r, FB_I32, SHAPE(2), (double[]){0x1p30 + 1, 4});
+    fb_id odd = data(&r, FB_F32, SHAPE(4), (double[]){-2, INFINITY, 0, 3});
+    fb_id minus = data(&r, FB_F32, SHAPE(1, 2), (double[]){-0.0, 1});
+    fb_id half = data(&r, FB_F16, SHAPE(3), (double[]){300, 300, 0});
+    fb_attrs first = {.dim = 0};
+    fb_id y[] = {add_at(&r, FB_OP_CUMPROD, x, first),     add_at(&r, FB_OP_CUMPROD, x, (fb_attrs){.dim = 1}),
+                 add_at(&r, FB_OP_CUMPROD, i, first),     add_at(&r, FB_OP_CUMPROD, odd, first),
+                 add_at(&r, FB_OP_CUMPROD, minus, first), add_at(&r, FB_OP_CUMPROD, half, first)};
+    run_keeping_all(&r, y, 6, true);
+    EXPECT(&r, y[0], 1, 2, 3, 4, -10, 18);
+    EXPECT(&r, y[1], 1, 2, 6, 4, -20, -120);
+    EXPECT(&r, y[2], 0x1p30 + 1, 4);
+    EXPECT(&r, y[3], -2, -INFINITY, NAN, NAN);
+    assert_true(signbit(get(&r, y[4])->v[0]));
+    const fb_tensor *beyond = get(&r, y[5]);
+    assert_true(bound_at(beyond, 0) == 0 && bound_at(beyond, 1) == INFINITY && bound_at(beyond, 2) < 1);
+    rig_free(&r);
+}
+
 /* As PyTorch's stable sort: equals keep their order, NaN is the largest, at either end. */
 static void a_rank_is_a_stable_sort_s(void **state)
 {
@@ -697,6 +721,7 @@ int main(void)
         cmocka_unit_test(reductions_have_pytorch_s_edges),
         cmocka_unit_test(a_scalar_reduces_to_itself),
         cmocka_unit_test(cumsum_runs_along_any_dim),
+        cmocka_unit_test(cumprod_runs_along_any_dim),
         cmocka_unit_test(a_rank_is_a_stable_sort_s),
         cmocka_unit_test(views_move_elements),
         cmocka_unit_test(large_views_are_turned),

@@ -41,6 +41,13 @@ static float sum_row(const float *x, int n, int order)
     return order == LANES ? sum_pairs(lanes, 8) : sum;
 }
 
+static float multiply_row(const float *x, int n, int order)
+{
+    if (n == 1) return x[0];
+    int half = order == PAIRS || order == LANES ? n / 2 : order == BACKWARD ? 1 : n - 1;
+    return multiply_row(x, half, order) * multiply_row(x + half, n - half, order);
+}
+
 static float point(fb_op op, float a, float b)
 {
     switch ((int)op) {
@@ -55,7 +62,6 @@ static float point(fb_op op, float a, float b)
     case FB_OP_SIGN: return (float)((a > 0) - (a < 0));
     case FB_OP_POW: return powf(a, b);
     case FB_OP_REMAINDER: return fmodf(a, b) + (fmodf(a, b) != 0 && (fmodf(a, b) < 0) != (b < 0) ? b : 0);
-    case FB_OP_PROD: return a * b;
     case FB_OP_SQRT: return sqrtf(a);
     case FB_OP_RSQRT: return 1 / sqrtf(a);
     case FB_OP_RECIP: return 1 / a;
@@ -82,8 +88,8 @@ static float reduce_row(fb_op op, const float *x, int n, int order)
     if (op == FB_OP_SUM) return sum_row(x, n, order);
     if (op == FB_OP_MEAN)
         return order == LANES ? sum_row(x, n, order) * (1.0f / (float)n) : sum_row(x, n, order) / (float)n;
-    for (int k = 1; k < n; k++)
-        acc = point(op == FB_OP_PROD ? op : op == FB_OP_AMAX ? FB_OP_MAXIMUM : FB_OP_MINIMUM, acc, x[k]);
+    if (op == FB_OP_PROD) return multiply_row(x, n, order);
+    for (int k = 1; k < n; k++) acc = point(op == FB_OP_AMAX ? FB_OP_MAXIMUM : FB_OP_MINIMUM, acc, x[k]);
     return acc;
 }
 
@@ -141,15 +147,15 @@ static tensor *make_reduction(maker *m, fb_op op, const tensor *a)
     return t;
 }
 
-static tensor *make_cumsum(maker *m, const tensor *a)
+static tensor *make_running(maker *m, fb_op op, const tensor *a)
 {
     tensor *t = &m->t[m->n++];
-    t->id = add_at(&m->r, FB_OP_CUMSUM, a->id, (fb_attrs){.dim = 1});
+    t->id = add_at(&m->r, op, a->id, (fb_attrs){.dim = 1});
     t->columns = a->columns;
     for (int w = 0; w < WAYS; w++) {
         for (int k = 0; k < ROWS * a->columns; k++) {
             int row = k / a->columns * a->columns;
-            t->at[w][k] = sum_row(a->at[w] + row, k - row + 1, (int)ways[w].order);
+            t->at[w][k] = reduce_row(fb_op_running(op), a->at[w] + row, k - row + 1, (int)ways[w].order);
         }
     }
     round_node(m, t);
@@ -169,14 +175,15 @@ static void make_input(maker *m, const double *values)
 static void make_step(maker *m)
 {
     const tensor *a = &m->t[roll_below(&m->d, m->n)], *b = &m->t[roll_below(&m->d, m->n)];
-    switch (roll_below(&m->d, 9)) {
+    switch (roll_below(&m->d, 10)) {
     case 0:
     case 1: make_point(m, PICK(&m->d, unary), a, NULL); break;
     case 2:
         make_point(m, PICK(&m->d, positive), make_point(m, FB_OP_EXP, make_point(m, FB_OP_TANH, a, NULL), NULL), NULL);
         break;
     case 3: make_reduction(m, PICK(&m->d, reducing), a); break;
-    case 4: make_cumsum(m, a); break;
+    case 4: make_running(m, FB_OP_CUMSUM, a); break;
+    case 9: make_running(m, FB_OP_CUMPROD, a); break;
     case 5: make_point(m, FB_OP_POW, make_point(m, FB_OP_SIGMOID, a, NULL), b); break;
     default: make_point(m, PICK(&m->d, binary), a, b);
     }

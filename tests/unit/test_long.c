@@ -13,7 +13,7 @@ enum { LIMIT_MS = 180000, SCANS = -1, HELD = -2 };
 
 static const struct {
     const char *body;
-    int parts, threads; /* knobs; parts 0: no rows that run along memory; SCANS: running sums by teams; HELD: in
+    int parts, threads; /* knobs; parts 0: no rows that run along memory; SCANS: running values by teams; HELD: in
                         * registers, though rows lie side by side */
 } cases[] = {
     /* one block: rows that begin anywhere, and no part is full */
@@ -85,6 +85,25 @@ static const struct {
     /* neighbours that do not move as one: what lies beside the row's end, and one that no group fills */
     {"return g:input('x', {3, 1031}):slice(1, 0, 1030):cumsum(1)", SCANS, 64},
     {"return g:input('x', {2, 1025}, 'bf16'):slice(1, 1, 1025):cumsum(1)", SCANS, 128},
+    /* running products, the same ways: of factors close to 1, whole numbers that wrap, without the own element, from behind,
+     * and beside a running sum */
+    {"return (g:input('x', {3, 1301}) * 0.01):exp():cumprod(1)", SCANS, 64},
+    {"return (g:input('x', {3, 2048}, 'bf16') * 0.01):exp():cumprod(1)", SCANS, 96},
+    {"return (g:input('x', {2, 1025}, 'f16'):slice(1, 1, 1025) * 0.01):exp():cumprod(1)", SCANS, 128},
+    {"return g:input('x', {2, 1030}, 'f64'):sin():exp():cumprod(1)", SCANS, 64},
+    {"local x = (g:input('x', {3, 1024}) * 4):to('i32')\n"
+     "return (x * 2 + 1):cumprod(1)",
+     SCANS, 64},
+    {"local x = (g:input('x', {3, 1024}) * 4):to('i64')\n"
+     "return (x * 2 + 1):cumprod(1)",
+     SCANS, 256},
+    {"local x = (g:input('x', {3, 1031}) * 0.01):exp()\n"
+     "return x:slice(1, 0, 1030):pad({1, 0}, 1):cumprod(1) * x",
+     SCANS, 128},
+    {"return (g:input('x', {2, 1032}) * 0.01):exp():flip(1):cumprod(1)", SCANS, 256},
+    {"local x = (g:input('x', {2, 1100}) * 0.01):exp()\n"
+     "return x:cumprod(1) - x:cumsum(1) * 0.01",
+     SCANS, 32},
     /* of what is read twice at each of many levels */
     {"local x = g:input('x', {2, 1024})\n"
      "for i = 1, 60 do x = (x + x) * 0.5 end\n"

@@ -310,6 +310,14 @@ static fb_graph *running_sum(void)
     return with_output(g, NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 1}), x));
 }
 
+/* Teams of several warps, which hand each other what they have, twice. */
+static fb_graph *running_product(void)
+{
+    fb_graph *g = fb_graph_new("cumprod");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(2, 2500), FB_F32);
+    return with_output(g, NODE(g, FB_OP_CUMPROD, NULL, &((fb_attrs){.dim = 1}), x));
+}
+
 static fb_graph *ranked(void)
 {
     fb_graph *g = fb_graph_new("rank");
@@ -420,6 +428,7 @@ static const struct {
     {"whole rows, two blocks", whole_rows, "__launch_bounds__(512, 2)", 0, 2},
     {"stored as it is read", stored_as_read, "fb_gemm<", 0, 0},
     {"product in a cluster's parts", gradient, "combine_near<", 0, 0},
+    {"cumprod by teams", running_product, "fb_scan_team<fb_times, ", 0, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -507,6 +516,8 @@ static const struct {
     {17, "fb_parts[threadIdx.x / 32][threadIdx.x % 32 * EACH + v] = sums[v];", "fb_meet<32 * ROWS>();"},
     {20, "GROUPS = ROWS * N / PIECE;", "fb_cluster_meet();"},
     {20, "fb_store(at, total);", "fb_meet<THREADS>();"},
+    {21, "FB_DEVICE T fb_scan_team(", "fb_meet<TEAM>();"},
+    {21, "if (lane == 0) fb_parts[threadIdx.x / 32] = all;", "fb_meet<TEAM>();"},
 };
 
 /* With FB_TURN (turn.h) a third of them is run. */

@@ -150,9 +150,14 @@ static void test_products_that_overflow_on_the_way_are_open(void **state)
     fb_attrs many = {.dtype = FB_F32, .shape = SHAPE(2, 36), .dist = FB_DIST_UNIFORM, .value = 70, .high = 71};
     fb_attrs none = {.dtype = FB_F32, .shape = SHAPE(2, 1), .dist = FB_DIST_CONSTANT};
     fb_id x = add(&r, FB_OP_INPUT, &many, 0, NULL), both[2] = {x, add(&r, FB_OP_INPUT, &none, 0, NULL)};
-    fb_id y = add_at(&r, FB_OP_PROD, add(&r, FB_OP_CAT, &(fb_attrs){.dim = 1}, 2, both), last_axis);
-    trials *t = try_all(&r, &y, 1);
-    for (int64_t k = 0; k < 2; k++) assert_true(t->at[0].v[0][k] == 0 && !isfinite(t->at[0].v[1][k]));
+    fb_id all = add(&r, FB_OP_CAT, &(fb_attrs){.dim = 1}, 2, both);
+    fb_id y[] = {add_at(&r, FB_OP_PROD, all, last_axis), add_at(&r, FB_OP_CUMPROD, all, (fb_attrs){.dim = 1})};
+    trials *t = try_all(&r, y, 2);
+    for (int64_t k = 0; k < 2; k++) {
+        assert_true(t->at[0].v[0][k] == 0 && !isfinite(t->at[0].v[1][k]));
+        assert_true(t->at[1].v[0][37 * k + 36] == 0 && !isfinite(t->at[1].v[1][37 * k + 36]));
+        assert_true(isfinite(t->at[1].v[1][37 * k + 19])); /* as yet nothing is lost */
+    }
     trials_free(t);
     rig_free(&r);
 }
@@ -165,12 +170,16 @@ static void test_products_lost_both_ways_are_open(void **state)
     enum { N = 40 };
     double factors[N];
     for (int k = 0; k < N; k++) factors[k] = k % 2 ? 0x1p-20 : 0x1p100;
-    fb_id y = add_at(&r, FB_OP_PROD, data(&r, FB_F32, SHAPE(1, N), factors), last_axis);
-    trials *t = try_all(&r, &y, 1);
-    assert_true(isinf(t->at[0].v[0][0]));
-    int open = 0;
-    for (int l = 1; l <= FB_TRIALS; l++) open += isnan(t->at[0].v[l][0]);
-    assert_int_equal(open, FB_TRIALS / 2);
+    fb_id x = data(&r, FB_F32, SHAPE(1, N), factors);
+    fb_id y[] = {add_at(&r, FB_OP_PROD, x, last_axis), add_at(&r, FB_OP_CUMPROD, x, (fb_attrs){.dim = 1})};
+    trials *t = try_all(&r, y, 2);
+    for (int i = 0; i < 2; i++) {
+        int64_t last = t->at[i].n - 1;
+        assert_true(isinf(t->at[i].v[0][last]));
+        int open = 0;
+        for (int l = 1; l <= FB_TRIALS; l++) open += isnan(t->at[i].v[l][last]);
+        assert_int_equal(open, FB_TRIALS / 2);
+    }
     trials_free(t);
     rig_free(&r);
 }
@@ -263,22 +272,53 @@ static void test_poles_in_reach_are_open(void **state)
     rig_free(&r);
 }
 
-/* Prefix sums are off together: the mean of a line is off as its elements are. */
-static void test_prefix_sums_are_off_together(void **state)
+/* Prefix sums are off together: the mean of a line is off as its elements are. So are products, each by its share. */
+static void test_prefixes_are_off_together(void **state)
 {
     (void)state;
     enum { N = 4096 };
-    rig r = rig_new();
-    fb_id y = add_at(&r, FB_OP_CUMSUM, normal(&r, FB_OP_INPUT, FB_F32, SHAPE(N)), (fb_attrs){.dim = 0});
-    trials *t = try_all(&r, &y, 1);
-    double most = 0, usual = 0;
-    for (int l = 1; l <= FB_TRIALS; l++) {
-        double mean = 0;
-        for (int64_t k = 0; k < N; k++) mean += (t->at[0].v[l][k] - t->at[0].v[0][k]) / N;
-        most = fmax(most, fabs(mean));
+    static double x[N];
+    for (int product = 0; product < 2; product++) {
+        rig r = rig_new();
+        for (int k = 0; k < N; k++)
+            x[k] = (float)(product + (product ? 0x1p-7 : 1) * fb_rng_uniform(fb_rng_bits(1, (uint64_t)k), -1, 1));
+        fb_id y =
+            add_at(&r, product ? FB_OP_CUMPROD : FB_OP_CUMSUM, data(&r, FB_F32, SHAPE(N), x), (fb_attrs){.dim = 0});
+        trials *t = try_all(&r, &y, 1);
+        double most = 0, usual = 0;
+        for (int l = 1; l <= FB_TRIALS; l++) {
+            double mean = 0;
+            for (int64_t k = 0; k < N; k++) {
+                double exact = t->at[0].v[0][k];
+                mean += (t->at[0].v[l][k] - exact) / (product ? exact : 1) / N;
+            }
+            most = fmax(most, fabs(mean));
+        }
+        for (int64_t k = 0; k < N; k++) usual += spread_at(t, 0, k) / (product ? t->at[0].v[0][k] : 1) / N;
+        assert_true(usual > 0 && most > usual / 4);
+        trials_free(t);
+        rig_free(&r);
     }
-    for (int64_t k = 0; k < N; k++) usual += spread_at(t, 0, k) / N;
-    assert_true(most > usual / 4);
+}
+
+/* A product of n factors is rounded n - 1 times in f32, one after the other: the trials lie as far off, and not much
+ * further. */
+static void test_running_products_spread_as_they_round(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    double x[N];
+    for (int k = 0; k < N; k++) x[k] = (float)fb_rng_uniform(fb_rng_bits(2, (uint64_t)k), 0.9, 1.1);
+    rig r = rig_new();
+    fb_id y = add_at(&r, FB_OP_CUMPROD, data(&r, FB_F32, SHAPE(N), x), (fb_attrs){.dim = 0});
+    trials *t = try_all(&r, &y, 1);
+    float so_far = 1;
+    for (int k = 0; k < N; k++) {
+        double exact = t->at[0].v[0][k], spread = spread_at(t, 0, k);
+        so_far *= (float)x[k];
+        assert_true(fabs(so_far - exact) <= FB_TRIAL_MARGIN * spread);
+        assert_true(spread <= 2 * sqrt(k + 1.0) * 0x1p-24 * fabs(exact) && (spread > 0) == (k > 0));
+    }
     trials_free(t);
     rig_free(&r);
 }
@@ -603,6 +643,7 @@ static void test_exact_ops_have_no_spread(void **state)
         add2(&r, FB_OP_ADD, whole, whole), /* small integers: every sum is one */
         add_at(&r, FB_OP_SUM, whole, last_axis),
         add_at(&r, FB_OP_CUMSUM, whole, (fb_attrs){.dim = 1}),
+        add_at(&r, FB_OP_CUMPROD, add1(&r, FB_OP_SIGN, x), (fb_attrs){.dim = 1}),
         add2(&r, FB_OP_MATMUL, whole, add_at(&r, FB_OP_PERMUTE, whole, (fb_attrs){.n_axes = 2, .axes = {1, 0}})),
     };
     int n = (int)(sizeof want / sizeof *want);
@@ -2474,7 +2515,8 @@ int main(void)
         cmocka_unit_test(test_terms_beyond_the_accumulator_are_open),
         cmocka_unit_test(test_signs_near_zero_may_be_zero),
         cmocka_unit_test(test_poles_in_reach_are_open),
-        cmocka_unit_test(test_prefix_sums_are_off_together),
+        cmocka_unit_test(test_prefixes_are_off_together),
+        cmocka_unit_test(test_running_products_spread_as_they_round),
         cmocka_unit_test(test_counts_that_may_be_zero),
         cmocka_unit_test(test_readers_may_have_it_apart),
         cmocka_unit_test(test_compared_sums_may_be_apart),
