@@ -339,8 +339,9 @@ for _name in ("sum", "prod"):
     CALLS[_name] = lambda g, x, *, dim=None, keepdim=False, dtype=None, _op=_name: g.reduce(_op, wide(g, x, dtype), dim, keepdim)
 CALLS["mean"] = lambda g, x, *, dim=None, keepdim=False, dtype=None: g.reduce(
     "mean", x if dtype is None else g.cast(x, dtype_of(dtype)), dim, keepdim)
-CALLS["cumsum"] = lambda g, x, dim, dtype=None: g.unary("cumsum", wide(g, x, dtype), dim=dim % len(x.shape)) if x.shape else wide(
-    g, x, dtype)
+for _name in ("cumsum", "cumprod"):
+    CALLS[_name] = lambda g, x, dim, dtype=None, _op=_name: g.unary(_op, wide(g, x, dtype), dim=dim % len(x.shape)) if x.shape else wide(
+        g, x, dtype)
 CALLS["any"] = lambda g, x, *, dim=None, keepdim=False: truth(g, x, dim, keepdim, "amax")
 CALLS["all"] = lambda g, x, *, dim=None, keepdim=False: truth(g, x, dim, keepdim, "amin")
 
@@ -376,18 +377,6 @@ def _max(g, x, *, other=None, dim=None, keepdim=False, op="max"):
 
 
 CALLS["min"] = lambda g, x, *, other=None, dim=None, keepdim=False: _max(g, x, other=other, dim=dim, keepdim=keepdim, op="min")
-
-
-@call("cumprod")
-def _cumprod(g, x, dim, dtype=None):
-    """By doubling: each step multiplies what lies 1, 2, 4 … before."""
-    x = wide(g, x, dtype)
-    dim, by = dim % max(len(x.shape), 1), 1
-    while x.shape and by < x.shape[dim]:
-        amounts = [0] * (2 * (len(x.shape) - dim))
-        amounts[-2:] = [by, -by]
-        x, by = g.binary("mul", x, g.pad(x, amounts, 1)), by * 2
-    return x
 
 
 @call("logsumexp")

@@ -89,7 +89,7 @@ OPS = {  # name: operands, PyTorch's call of the same arguments, how it is writt
 # Operand dtypes; an op that is not here takes all.
 KINDS = {"float": FLOATS, "integer": INTEGERS, "number": FLOATS + INTEGERS, "bool": ("bool",), "integer or bool": INTEGERS + ("bool",)}
 TAKES = {name: KINDS[kind] for name, (kind, *_) in OPS.items() if kind in KINDS}
-TAKES.update(matmul=FLOATS, cumsum=KINDS["number"], rank=KINDS["number"], index_add=KINDS["number"])
+TAKES.update(matmul=FLOATS, cumsum=KINDS["number"], cumprod=KINDS["number"], rank=KINDS["number"], index_add=KINDS["number"])
 
 
 class Unsupported(Exception):

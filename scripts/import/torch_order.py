@@ -110,7 +110,7 @@ CALLS["cummin"] = lambda g, x, dim: running(g, x, dim, "cummin")
 
 @call("logcumsumexp")
 def _logcumsumexp(g, x, dim):
-    """By doubling, as cumprod: the logarithm of a sum of two exponentials, beside the larger."""
+    """By doubling: the logarithm of a sum of two exponentials, beside the larger."""
     dim, by = dim % max(len(x.shape), 1), 1
     while x.shape and by < x.shape[dim]:
         amounts = [0] * (2 * (len(x.shape) - dim))

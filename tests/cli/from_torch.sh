@@ -116,7 +116,7 @@ fb check padded.json
 is "padded: every preset is right" 0
 import "$models:keeper" -o keeper.json
 is "a module that changes an input is refused" 1 err '^fusebox: Keeper: the module changes x, which is no buffer of its own'
-for made in train_norms train_pictures train_transposed; do
+for made in train_norms train_pictures train_transposed train_chances; do
     import "$models:$made" -o "$made.json" --train
     is "$made is written with its gradients" 0
     fb run "$made.json" max

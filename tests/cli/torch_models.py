@@ -343,6 +343,23 @@ class Loss(nn.Module):
         return self.loss(self.net(x), y)
 
 
+class Chances(nn.Module):
+    """What is left after each step, of weights some of which are nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = nn.Parameter(torch.rand(4, 7) + 0.5)
+        self.kept.data[1, 0] = self.kept.data[2, 3] = self.kept.data[3, 2] = self.kept.data[3, 5] = 0
+
+    def forward(self, x):
+        return (self.kept.cumprod(1) * x).sum() + (self.kept.flip(0).cumprod(0) * x).tanh().mean()
+
+
+@seeded
+def train_chances():
+    return Chances(), (torch.randn(4, 7),)
+
+
 @seeded
 def train_norms():
     return Loss(nn.Sequential(nn.Embedding(20, 6), nn.LayerNorm(6), nn.GELU(), nn.TransformerEncoderLayer(6, 2, 8, 0.0, batch_first=True),
