@@ -228,11 +228,17 @@ static uint32_t decision_draw(const job *j, double x)
     return fb_trial_draw(fb_trial_bits(x), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
 }
 
-/* Every other lane that no step led away from a pole meets it: is the first one passed over? Not where there is no other. */
+/* May this lane come to a pole? Not where a step led it away, nor where it is no number any more, which it stays. */
+static bool comes_near(double exact, double lane, double spread)
+{
+    return !isnan(lane) && !leads_away(exact, lane, spread);
+}
+
+/* Every other lane that comes near a pole meets it: is the first one passed over? Not where there is no other. */
 static bool passes_first(const job *j, double x, const double *const *lane, int64_t k, double place, double spread)
 {
     int near = 0;
-    for (int l = 1; l < j->e->s->lanes; l++) near += !leads_away(x, lane[l][k] - place, spread);
+    for (int l = 1; l < j->e->s->lanes; l++) near += comes_near(x, lane[l][k] - place, spread);
     return near > 1 && (decision_draw(j, x) & 1);
 }
 
@@ -445,7 +451,7 @@ static void decide_poles(const job *j, chunk *c, int n)
         bool takes = passes_first(j, x, c->x[of], k, place, c->spread[k]);
         for (int l = 1; l < lanes; l++) {
             const double *first = of ? &c->x[0][l][k] : &place;
-            if (leads_away(x, c->x[of][l][k] - place, c->spread[k])) continue;
+            if (!comes_near(x, c->x[of][l][k] - place, c->spread[k])) continue;
             if ((takes = !takes)) fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
         }
     }
