@@ -542,8 +542,7 @@ static void open_loop(merging *m, const fb_inner_loop *outer, int64_t count, int
 static void add_body(merging *m)
 {
     int loops = 0, outer = 0;
-    bool after = false; /* a stage whose warps meet may still be at work in this block */
-    bool alone;
+    bool after = false, alone; /* after: a stage whose warps meet may still be at work in this block */
     for (int i = m->first; i < m->last; i++) {
         const fb_launch *l = at(m, i);
         switch (l->kind) {

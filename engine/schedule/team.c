@@ -7,13 +7,13 @@ enum { STAGE_THREADS = 256 }; /* of a block where a stage's threads have rows of
 
 static fb_team team_across(int warp, bool stage, int64_t rows, int64_t longest)
 {
-    enum { SHORT = 16 };
-    const int ALONE = stage ? STAGE_THREADS : 128;
+    enum { ALONE = 128, SHORT = 16 };
+    const int alone = stage ? STAGE_THREADS : ALONE;
     int64_t each = rows < warp * 8 * FB_UNITS_ABOUT ? 8 : 64;
-    if (longest < SHORT) return (fb_team){.team = 1, .threads = ALONE, .rows_a_block = ALONE};
+    if (longest < SHORT) return (fb_team){.team = 1, .threads = alone, .rows_a_block = alone};
     int team = fb_power_of_two(fb_ceil_div(longest, each), warp);
     return (fb_team){
-        .team = team, .threads = team == 1 ? ALONE : warp * team, .rows_a_block = team == 1 ? ALONE : warp};
+        .team = team, .threads = team == 1 ? alone : warp * team, .rows_a_block = team == 1 ? alone : warp};
 }
 
 /* The blocks of a kernel of several stages are few, for they meet, and go through a stage's work one after the other: a
