@@ -133,8 +133,8 @@ void fb_judgement_add_suspect(fb_judgement *j, const fb_judge_shape *shape, int6
 void fb_judgement_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to);
 void fb_judgement_join(fb_judgement *to, const fb_judgement *part);
 /* The end: fills max_abs, max_rel, bound, undecided, compared, ok, worst of `out`. True where all that is wrong is few
- * elements, or all are one sample of roundings: eight lanes may all lie near the exact one by chance, and these alone tell
- * that from a wrong kernel. */
+ * elements, or all are one sample of roundings, or they are no floats: eight lanes may all lie near the exact one by
+ * chance, and these alone tell that from a wrong kernel. */
 bool fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
                       fb_error_report *out);
 

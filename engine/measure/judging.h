@@ -1,9 +1,10 @@
 /* Values judged against trials that are made for them.
  *
  * Eight lanes may all lie near the exact one by chance, and a right value further off than they allow. So nothing is
- * called wrong for a few elements that eight lanes do not allow: it is judged once more by FB_JUDGE_DRAWS times as many,
- * each element by the furthest of them. That costs time where something is wrong, or seems so, and nowhere else. What
- * is wrong in many elements, or in what they add up to, is no chance.
+ * called wrong for a few elements that eight lanes do not allow, nor for whole numbers and truths that none of eight
+ * lanes has: it is judged once more by FB_JUDGE_DRAWS times as many, each element by the furthest of them. That costs
+ * time where something is wrong, or seems so, and nowhere else. What is wrong in many elements, or in what they add up
+ * to, is no chance.
  */
 #ifndef FB_MEASURE_JUDGING_H
 #define FB_MEASURE_JUDGING_H
