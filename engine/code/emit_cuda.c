@@ -1512,9 +1512,9 @@ static int blocks_sharing(fb_emitter *e)
 static int section_threads(fb_emitter *e)
 {
     e->stage.alone = true;
-    for (int i = 0; i < e->nest->n_sections; i++) {
+    for (int i = 0; i < e->nest->n_sections && e->stage.alone; i++) {
         fb_section_schedule x = fb_schedule_section(e->nest, e->knobs, &e->nest->sections[i], e->arena);
-        e->stage.alone &= !fb_schedule_meets(&x, e->target);
+        e->stage.alone = !fb_schedule_meets(&x, e->target);
     }
     int sharing = blocks_sharing(e);
     e->function->sharing = sharing > 1 ? sharing : 0;

@@ -829,8 +829,7 @@ static void scatter_lane(const scatter *s, int lane, double *sum, const scatter_
             int64_t at = row * s->width + d;
             sum[at] += term;
             if (!p) continue;
-            double next = p->serial[at] + term;
-            p->serial[at] = wide ? next : (double)(float)next;
+            p->serial[at] = fb_trial_accumulated(p->serial[at], term, wide);
             p->squares[at] += term * term;
             p->magnitude[at] += fabs(term);
         }

@@ -314,6 +314,13 @@ typedef enum {
 uint64_t fb_trial_key(const fb_trial_shared *s, int lane, fb_id node, fb_draw what);
 double fb_trial_share(const fb_trial_shared *s, int lane, fb_id node, fb_draw what);
 
+/* A sum with its next term in the accumulator: one of doubles is `wide`, all others are of floats. */
+static inline double fb_trial_accumulated(double sum, double term, bool wide)
+{
+    double next = sum + term;
+    return wide ? next : (double)(float)next;
+}
+
 /* Which of two ways lane 1 … takes a decision that could go both: of each two lanes one. */
 static inline bool fb_trial_takes(int lane, uint32_t draw)
 {

@@ -49,8 +49,7 @@ static void sum_plain(sum_state *s, const double *x, int64_t n)
  * order shows how much that is. */
 static void add_serially(sum_state *s, double term, bool wide)
 {
-    double next = s->serial + term;
-    s->serial = wide ? next : (double)(float)next;
+    s->serial = fb_trial_accumulated(s->serial, term, wide);
 }
 
 static void sum_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)

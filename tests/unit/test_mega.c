@@ -113,6 +113,15 @@ static fb_script *start(void)
     return script_of(path, LIMIT_MS);
 }
 
+/* A script of scripts/models, and the machine that its plans are for. */
+static fb_script *start_model(const char *name, fb_machine *m)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/scripts/models/%s.lua", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".", name);
+    fb_machine_default(m, FB_DEVICE_CUDA);
+    return script_of(path, LIMIT_MS);
+}
+
 static fb_graph *build_variant(fb_script *s, const char *variant, const json_t *params)
 {
     fb_script_event e;
@@ -376,12 +385,9 @@ static void stages_of_unequal_threads(void **state)
     static const char *const dtypes[] = {"f32", "f16", "bf16"};
     static const char *const has[] = {"threadIdx.x < 64;", "threadIdx.x < 128;", "threadIdx.x < 256;"};
     if (!emulation_exists()) skip();
-    char path[4096];
-    snprintf(path, sizeof path, "%s/scripts/models/lstm.lua", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".");
     runs r = {0};
-    fb_script *s = script_of(path, LIMIT_MS);
     fb_machine m;
-    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_script *s = start_model("lstm", &m);
     for (int d = 0; d < 3; d++) {
         json_t *params = json_pack("{s:i, s:i, s:s}", "H", 100, "I", 100, "dtype", dtypes[d]);
         subject a = subject_of(build_variant(s, "hoisted", params), &m);
@@ -401,12 +407,9 @@ static void lora_is_one_kernel(void **state)
     (void)state;
     static const char *const sizes[] = {"{}", "{\"batch\":70,\"inputs\":80,\"hidden\":66,\"outputs\":20}"};
     if (!emulation_exists()) skip();
-    char path[4096];
-    snprintf(path, sizeof path, "%s/scripts/models/lora_network.lua", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".");
     runs r = {0};
-    fb_script *s = script_of(path, LIMIT_MS);
     fb_machine m;
-    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_script *s = start_model("lora_network", &m);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         json_t *params = fb_json_parse(sizes[i], strlen(sizes[i]), NULL);
         subject a = subject_of(build_variant(s, "lora", params), &m);
@@ -424,12 +427,9 @@ static void small_steps_are_few_blocks(void **state)
     (void)state;
     static const char *const variants[] = {"carried", "assigned"};
     if (!emulation_exists()) skip();
-    char path[4096];
-    snprintf(path, sizeof path, "%s/scripts/models/mlp_loop.lua", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".");
     runs r = {0};
-    fb_script *s = script_of(path, LIMIT_MS);
     fb_machine m;
-    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_script *s = start_model("mlp_loop", &m);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         fb_error err;
         json_t *params = json_pack("{s:i, s:i, s:i, s:i}", "inputs", 67, "hidden", 131, "outputs", 301, "steps", 3);
