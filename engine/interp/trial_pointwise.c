@@ -340,10 +340,12 @@ static double nearest_jump(const job *j, double x)
 /* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A
  * sign has a third value, that of 0: where roundings lead so near, they may lead there. A lane in which the operand has
  * overflowed to nothing decides nothing: its result stays; so does that of a lane which roundings led past the next
- * jump. */
+ * jump. Where lanes lie more than half a step apart, as what is left of a division does that is 0 in one and almost the
+ * divisor in another, each has a jump of its own, if it lies close to one. */
 static void decide_steps(const job *j, chunk *c, int n)
 {
     enum { NOTHING = 5 };
+    const double far = 0.5, near = 0.25;
     int lanes = j->e->s->lanes;
     bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL, one_jump = truth || j->node->op == FB_OP_SIGN;
     if (is_decided(j->e->s, j->node->args[0])) return;
@@ -352,11 +354,12 @@ static void decide_steps(const job *j, chunk *c, int n)
         double x = c->x[0][0][k], jump = nearest_jump(j, x);
         if (!is_open(fabs(x - jump), c->spread[k])) continue;
         uint32_t draw = step_draw(j, c->x[0], k);
+        bool apart = !one_jump && c->spread[k] > far;
         for (int l = 1; l < lanes; l++) {
-            if (isnan(c->x[0][l][k]) || (!one_jump && fabs(c->x[0][l][k] - jump) > 1)) continue;
+            double lane = c->x[0][l][k], at = apart ? nearest_jump(j, lane) : jump;
+            if (isnan(lane) || (!one_jump && !(fabs(lane - at) <= (apart ? near : 1)))) continue;
             bool above = goes_above(l, draw);
-            double to = above ? fmax(c->x[0][l][k], nextafter(jump, INFINITY))
-                              : fmin(c->x[0][l][k], nextafter(jump, -INFINITY));
+            double to = above ? fmax(lane, nextafter(at, INFINITY)) : fmin(lane, nextafter(at, -INFINITY));
             if (truth)
                 c->y[l][k] = above;
             else if (j->node->op == FB_OP_SIGN && l == NOTHING)

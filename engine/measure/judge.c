@@ -873,7 +873,8 @@ bool fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_
     fb_str_free(&distribution);
     if (out->ok) return false;
     if (!whole) return true; /* what none of eight lanes decided the other way, more of them may */
-    if (together || (of_region > 1 && one_sample && of_distribution <= 1)) return true;
+    if (together || j->compared <= FB_JUDGE_SMALL) return true;
+    if (of_region > 1 && one_sample && of_distribution <= 1) return true;
     return fmax(of_region, of_distribution) <= 1 &&
            (double)j->off <= fmax(FB_JUDGE_FEW * (double)j->compared, FB_JUDGE_FEW_LEAST);
 }

@@ -56,6 +56,7 @@
 #define FB_JUDGE_ONE_LEAST 1024
 #define FB_JUDGE_FEW       1e-3
 #define FB_JUDGE_FEW_LEAST 3
+#define FB_JUDGE_SMALL     1024
 
 enum { FB_JUDGE_REGIONS = 22, FB_JUDGE_BINS = 24, FB_JUDGE_SIZES = 256 };
 
@@ -133,8 +134,9 @@ void fb_judgement_add_suspect(fb_judgement *j, const fb_judge_shape *shape, int6
 void fb_judgement_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to);
 void fb_judgement_join(fb_judgement *to, const fb_judgement *part);
 /* The end: fills max_abs, max_rel, bound, undecided, compared, ok, worst of `out`. True where all that is wrong is few
- * elements, or all are one sample of roundings, or they are no floats: eight lanes may all lie near the exact one by
- * chance, and these alone tell that from a wrong kernel. */
+ * elements, or all are one sample of roundings, or they are no floats, or all elements are few (a sum behind a softmax is
+ * one number for its whole row): eight lanes may all lie near the exact one by chance, and these alone tell that from a
+ * wrong kernel. */
 bool fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
                       fb_error_report *out);
 
