@@ -3,6 +3,8 @@
 #include "graph/access.h"
 #include "judge/parts.h"
 
+#include <math.h>
+
 static void keep_base(fb_planner *p, fb_id node)
 {
     if (node != FB_NONE) p->keep[fb_access_base(p->g, node)] = true;
@@ -228,4 +230,20 @@ const fb_group_cost *fb_analysis_cost(fb_planner *p, fb_analysis *a)
     if (a->epoch != p->epoch) fb_cost_of_analysis(p, a, &a->cost);
     a->epoch = p->epoch;
     return &a->cost;
+}
+
+double fb_analysis_stage_saves_us(fb_planner *p, fb_analysis *a)
+{
+    if (a->stage_epoch == p->epoch) return a->stage_saves_us;
+    a->stage_epoch = p->epoch;
+    a->stage_saves_us = 0;
+    if (!a->nest || !p->machine.target->grid_barrier) return 0;
+    fb_arena *arena = fb_arena_new();
+    fb_analysis stage = *a;
+    fb_group_cost cost;
+    stage.nest = fb_nest_as_stage(a->nest, arena);
+    fb_cost_of_analysis(p, &stage, &cost);
+    a->stage_saves_us = fmax(fb_analysis_cost(p, a)->us - cost.us, 0);
+    fb_arena_free(arena);
+    return a->stage_saves_us;
 }

@@ -59,6 +59,7 @@ static void facts_of_nodes(const fb_graph *g, const fb_analysis *a, fb_group_cos
 /* Loads, exchange between threads, and the end of a row wait for each other, twice as a rule … */
 static const double reduce_once_us = 1.2;
 static const double round_us = 0.6; /* FB_ROUND_CYCLES on an H200 */
+static const double stage_round_us = 0.2;
 /* … once more for each time that the multiprocessors are filled with rows: 1.2 µs where these are in L2, 2.4 where they
  * come from DRAM as inputs do, which change from run to run. */
 static const double reduce_wave_us = 1.6;
@@ -299,8 +300,8 @@ void fb_grid_rows_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *o
     if (add_long(m, a, out)) return;
     fb_thread_times t = fb_thread_times_of(a->nest, a->knobs, m);
     out->us = fmax(out->us, fmax(shared_us(m, a, out), passes_us(m, a, out)));
-    double once_us = t.meets ? reduce_once_us : round_us;
-    double row_us = fmax(once_us + starved_us(m, a), fmax(round_us + t.alone_us, t.turns_us));
+    double least_us = a->nest->stage && !t.meets ? stage_round_us : round_us, once_us = t.meets ? reduce_once_us : least_us;
+    double row_us = fmax(once_us + starved_us(m, a), fmax(least_us + t.alone_us, t.turns_us));
     add_latency(m, a, &t, row_us + reduce_wave_us * t.waves, out);
 }
 

@@ -37,6 +37,8 @@ typedef struct fb_analysis {
     const fb_knobs *knobs; /* NULL in the cache: all automatic. A copy of an analysis with knobs costs what they make */
     int epoch;             /* of the planner's machine that `cost` is for; 0: none */
     fb_group_cost cost;
+    int stage_epoch;       /* the same of … */
+    double stage_saves_us; /* … how much less it takes as a stage of a larger kernel (nest.h, fb_nest_as_stage) */
 } fb_analysis;
 
 /* Scratch sets of nodes or slots: those of a merge, of the two searches, and of walks over recomputed nodes. */
@@ -93,6 +95,8 @@ fb_analysis *fb_analyse(fb_planner *p, const fb_ids *nodes, const fb_ids *stored
 void fb_analysis_hold(fb_planner *p, fb_analysis *a);
 void fb_analysis_drop(fb_planner *p, fb_analysis *a);
 const fb_group_cost *fb_analysis_cost(fb_planner *p, fb_analysis *a);
+/* How much less it takes as a stage of a larger kernel, beside that it begins and ends none. */
+double fb_analysis_stage_saves_us(fb_planner *p, fb_analysis *a);
 
 /* ---- family.c ---- */
 /* Tries the families in the table's order under a choice; fills family, nest and facts, or `why`. */

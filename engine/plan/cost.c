@@ -30,13 +30,14 @@ bool fb_plan_is_stage(const fb_plan *plan, const fb_group *group)
     return is_merged(plan, plan->planner->g->nodes[group->nodes[0]].region);
 }
 
-double fb_plan_kernel_us(const fb_plan *plan, fb_id region, const fb_analysis *a, const fb_group_cost *c)
+double fb_plan_kernel_us(const fb_plan *plan, fb_id region, fb_analysis *a, const fb_group_cost *c)
 {
     const fb_machine *m = &plan->planner->machine;
     if (!is_merged(plan, region)) return c->us + fb_launching_us(m, plan->launch, c->launches, c->calls, c->us);
     if (!m->target->grid_barrier) return c->us;
     /* a stage of a larger kernel: it waits for the others at most once, and begins and ends no kernel */
-    return fmax(c->us - (a->nest ? FB_KERNEL_START_US : 0), 0) + fb_launch_us(m, FB_LAUNCH_MEGA);
+    double us = c->us - (a->nest ? FB_KERNEL_START_US : 0) - fb_analysis_stage_saves_us(plan->planner, a);
+    return fmax(us, 0) + fb_launch_us(m, FB_LAUNCH_MEGA);
 }
 
 double fb_merged_launches(const fb_plan *plan)

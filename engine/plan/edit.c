@@ -24,7 +24,7 @@ typedef struct {
     bool whole; /* of the plan, not of some of its kernels */
 } toll;
 
-static void pay(toll *t, const fb_plan *plan, const fb_analysis *a, const fb_group_cost *c)
+static void pay(toll *t, const fb_plan *plan, fb_analysis *a, const fb_group_cost *c)
 {
     t->us += fb_plan_kernel_us(plan, plan->planner->g->nodes[a->kernel.nodes[0]].region, a, c);
     t->bytes += c->bytes_read + c->bytes_written;

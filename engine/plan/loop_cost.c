@@ -85,7 +85,7 @@ static double keeping_saves_us(const fb_plan *plan, int group, fb_arena *arena)
 static double clusters_save_us(const fb_plan *plan, fb_id whole, const fb_recurrence *r)
 {
     const fb_machine *m = &plan->planner->machine;
-    const fb_analysis *a = analysis_of(plan, r->group);
+    fb_analysis *a = analysis_of(plan, r->group);
     fb_group_cost c;
     fb_slots_cost(plan, plan->view->slot_of[r->group], &c);
     double clock = fb_cycles_a_us(m), us = clock > 0 ? r->tile.cycles / clock : c.us;

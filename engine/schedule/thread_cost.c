@@ -127,9 +127,10 @@ static double converts(fb_dtype dtype)
     return fb_dtype_is_float(dtype) && fb_dtype_size(dtype) == 2 ? 1.5 : 0;
 }
 
-/* So many steps along a row, of a group of elements each, which are neighbours along x. */
+/* So many steps along a row, of a group of elements each, which are neighbours along x. `at_once`: they are written out,
+ * and the loads of all of them sent for before one is used. */
 static void add_steps(const fb_nest *nest, const fb_section *s, int space, const fb_space *x, int vector,
-                      const bool *needed, double steps, work *w)
+                      const bool *needed, double steps, bool at_once, work *w)
 {
     bool divides = false, groups = false, singles = false;
     for (int i = 0; i < s->n_values; i++)
@@ -138,12 +139,15 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, const
         const fb_value *v = &s->values[i];
         if (!needed[i] || v->space != space) continue;
         bool once = is_once(nest, s, x, v, vector);
-        add_value(nest, v, steps, once ? 1 : vector, divides, w);
+        add_value(nest, v, steps, once ? 1 : vector, divides || at_once, w);
         if (v->kind == FB_VALUE_LOAD) w->instructions += steps * vector * converts(v->dtype);
         groups |= once;
         singles |= v->kind == FB_VALUE_LOAD && !once;
     }
-    if (divides) w->chain += steps * L2 * ((groups ? 1 : 0) + (singles ? vector : 0));
+    if (at_once)
+        w->chain += groups || singles ? WAIT : 0;
+    else if (divides)
+        w->chain += steps * L2 * ((groups ? 1 : 0) + (singles ? vector : 0));
 }
 
 static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
@@ -161,7 +165,7 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
         bool each = x->deal == FB_DEAL_COLUMNS && x->each > 1; /* rows at once */
         double points = (double)fb_space_points(&s->spaces[space]) / (each ? x->each : vector);
         add_steps(nest, s, space, each ? &s->rows : &s->spaces[space], each ? x->each : vector, needed,
-                  ceil(points / x->team / parts), &w);
+                  ceil(points / x->team / parts), x->stepped, &w);
     }
     fb_free(needed);
     return w;
