@@ -372,32 +372,69 @@ def _conv(g, x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
     return batched(g, x, k + 2, whole)
 
 
+def phase_of(n, stride, dilation):
+    """Of n elements of a kernel, which lie `dilation` apart in a result whose x lies `stride` apart: what both have in common,
+    so that only every so many elements of the result are any of x, then stride and dilation among these, and how far x has
+    to be set apart: where phases would multiply more zeros than x then has."""
+    common = math.gcd(stride, dilation) if n > 1 else stride  # one element has no neighbour
+    stride, dilation = stride // common, dilation // common if n > 1 else 1
+    if stride > 1 and dilation * (n - 1) // stride + 1 > n:
+        return common, 1, dilation, stride
+    return common, stride, dilation, 1
+
+
+def spread(g, x, dim, step):
+    """`step` - 1 zeros behind each element along a dimension."""
+    before, n, after = x.shape[:dim], x.shape[dim], x.shape[dim + 1:]
+    if step == 1:
+        return x
+    return g.view(g.pad(g.view(x, before + [n, 1] + after), [0, 0] * len(after) + [0, step - 1]), before + [n * step] + after)
+
+
 def by_phases(g, x, w, b, size, stride, padding, dilation, groups):
     """With a stride every stride-th element of the result is made of the same elements of the kernel, and of neighbours in x:
     `stride` convolutions of x as it is, a dimension, which are one product with the kernel's elements dealt to them. Their
-    results lie between each other, and what padding takes away is cut off."""
-    kernel, n, inner, out = w.shape[2:], x.shape[0], w.shape[0] // groups, w.shape[1] * groups
-    k, rows, depth, taps, before, after = len(kernel), out, inner, [], [], []
-    turned = g.swap(g.view(w, [groups, inner, out // groups] + kernel), 1, 2)
+    results lie between each other, and what padding takes away is cut off. Where dilation and stride have no divisor in
+    common, the kernel is dealt with zeros between its elements; where they have one, there is nothing between its multiples
+    but zeros and b; and so it is between the elements of a kernel that is shorter than the stride."""
+    k, n, inner, out = len(stride), x.shape[0], w.shape[0] // groups, w.shape[1] * groups
+    rows, depth, taps, before, after, short = out, inner, [], [], [], []
+    common, stride, dilation, apart = (list(v) for v in zip(*(phase_of(*v) for v in zip(w.shape[2:], stride, dilation))))
+    whole = [-(-(p + m) // c) for p, m, c in zip(padding, size, common)]
     for d, s in enumerate(stride):
+        x = stuffed(g, x, 2 + d, apart[d])
+        short.append(s > 1 and dilation[d] * (w.shape[2 + d] - 1) < s)
+        if s > 1 and not short[d]:
+            w, dilation[d] = stuffed(g, w, 2 + d, dilation[d]), 1
+    kernel = w.shape[2:]
+    phases = [kernel[d] if short[d] else s for d, s in enumerate(stride)]
+    turned = g.swap(g.view(w, [groups, inner, out // groups] + kernel), 1, 2)
+    for d, s in enumerate(phases):
         m, rest = -(-kernel[d] // s), math.prod(kernel[d + 1:])
         turned = g.pad(g.view(turned, [rows, depth, kernel[d], rest]), [0, 0, 0, m * s - kernel[d]])
         turned = g.unary("flip", g.view(turned, [rows, depth, m, s, rest]), axes=[2])
         turned = g.permute(turned, [0, 3, 1, 2, 4])
         rows, depth = rows * s, depth * m
         taps.append(m)
-        before.append(dilation[d] * (m - 1))  # dilated dimensions have no stride
-        over = padding[d] + size[d] - (x.shape[2 + d] + before[d]) * s
-        after.append(before[d] + max(-(-over // s), 0))
+        before.append(dilation[d] * (m - 1))
+        over = whole[d] - (x.shape[2 + d] + before[d]) * stride[d]
+        after.append(before[d] + max(-(-over // stride[d]), 0))
     y = convolved(g, x, g.view(turned, [rows, inner] + taps), None, [1] * k, before, after, dilation, groups)
     places = y.shape[2:]
-    if b is not None:
+    everywhere = phases == stride and all(c == 1 for c in common)
+    if b is not None and everywhere:
         y = g.binary("add", g.view(y, [n, out, rows // out * math.prod(places)]), g.view(b, [out, 1]))
-    y = g.permute(g.view(y, [n, out] + stride + places), [0, 1] + [a for d in range(k) for a in (2 + k + d, 2 + d)])
+    for d in range(k):
+        if phases[d] < stride[d]:
+            rest = math.prod(phases[d + 1:] + places)
+            y = stuffed(g, g.view(y, [n * out * math.prod(stride[:d]), phases[d], rest]), 1, dilation[d])
+            y = g.pad(y, [0, 0, 0, stride[d] - y.shape[1]])
+    y = g.view(y, [n, out] + stride + places)
+    y = g.permute(y, [0, 1] + [a for d in range(k) for a in (2 + k + d, 2 + d)])
     y = g.view(y, [n, out] + [q * s for q, s in zip(places, stride)])
     for d in range(k):
-        y = g.slice(y, 2 + d, padding[d], padding[d] + size[d])
-    return y
+        y = g.slice(spread(g, g.slice(y, 2 + d, 0, whole[d]), 2 + d, common[d]), 2 + d, padding[d], padding[d] + size[d])
+    return y if b is None or everywhere else g.binary("add", y, g.view(b, [out] + [1] * k))
 
 
 @call("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -409,7 +446,7 @@ def _conv_transpose(g, x, w, b=None, stride=1, padding=0, output_padding=0, grou
     before = [dilation[d] * (kernel[d] - 1) - padding[d] for d in range(k)]
     after = [n + m for n, m in zip(before, more)]
     attrs = {"stride": stride, "padding": padding, "output_padding": more, "dilation": dilation, "groups": groups}
-    phases = any(s > 1 for s in stride) and all(s == 1 or n == 1 for s, n in zip(stride, dilation)) and min(before) >= 0
+    phases = any(s > 1 for s in stride) and min(before) >= 0
     def make(x):
         size = [(n - 1) * s + l - p + m + 1 for n, s, l, p, m in zip(x.shape[2:], stride, before, padding, more)]
         if phases and min(size) > 0 and math.prod(x.shape) > 0:

@@ -141,50 +141,85 @@ local function conv(k)
   end
 end
 
--- Each element of dimension dim with `stride` - 1 zeros after it, but the last.
-local function set_apart(x, dim, stride)
-  if stride == 1 then return x end
-  local shape = table.move(x.shape, 1, #x.shape, 1, {})
-  local apart, n = {}, shape[dim + 1]
-  for d = 1, #shape do
-    apart[#apart + 1] = shape[d]
-    if d == dim + 1 then apart[#apart + 1] = 1 end
-  end
+-- `step` - 1 zeros behind each element of dimension dim.
+local function spread(x, dim, step)
+  if step == 1 then return x end
+  local shape, apart = table.move(x.shape, 1, #x.shape, 1, {}), table.move(x.shape, 1, #x.shape, 1, {})
+  table.insert(apart, dim + 2, 1)
   local padding = none(2 * (#shape - dim))
-  padding[#padding] = stride - 1
-  shape[dim + 1] = n * stride
-  return x:view(apart):pad(padding):view(shape):slice(dim, 0, (n - 1) * stride + 1)
+  padding[#padding] = step - 1
+  shape[dim + 1] = shape[dim + 1] * step
+  return x:view(apart):pad(padding):view(shape)
+end
+
+-- Each element of dimension dim with `step` - 1 zeros after it, but the last.
+local function set_apart(x, dim, step)
+  if step == 1 then return x end
+  return spread(x, dim, step):slice(dim, 0, (x.shape[dim + 1] - 1) * step + 1)
+end
+
+-- Of n elements of a kernel, which lie `dilation` apart in a result whose x lies `stride` apart: what both have in common,
+-- so that only every so many elements of the result are any of x, then stride and dilation among these, and how far x has
+-- to be set apart: where phases would multiply more zeros than x then has.
+local function phase_of(n, stride, dilation)
+  local common, rest = stride, dilation
+  while rest > 0 and n > 1 do common, rest = rest, common % rest end -- one element has no neighbour
+  stride, dilation = stride // common, n > 1 and dilation // common or 1
+  if stride > 1 and dilation * (n - 1) // stride + 1 > n then return common, 1, dilation, stride end
+  return common, stride, dilation, 1
 end
 
 -- With a stride every stride-th element of the result is made of the same elements of the kernel, and of neighbours in x:
 -- `stride` convolutions of x as it is, a dimension, which are one product with the kernel's elements dealt to them. Their
--- results lie between each other, and what padding takes away is cut off.
+-- results lie between each other, and what padding takes away is cut off. Where dilation and stride have no divisor in
+-- common, the kernel is dealt with zeros between its elements; where they have one, there is nothing between its multiples
+-- but zeros and b; and so it is between the elements of a kernel that is shorter than the stride.
 local function by_phases(what, x, W, b, o, out, size)
   local k, n, inner = #o.kernel, x.shape[1], x.shape[2] // o.groups
-  local turned = W:view({ o.groups, inner, out // o.groups, table.unpack(o.kernel) }):transpose(1, 2)
+  local common, stride, dilation, kernel, phases, whole, everywhere = {}, {}, {}, {}, {}, {}, true
+  for d = 1, k do
+    local apart
+    common[d], stride[d], dilation[d], apart = phase_of(o.kernel[d], o.stride[d], o.dilation[d])
+    x = set_apart(x, 1 + d, apart)
+    local short = stride[d] > 1 and dilation[d] * (o.kernel[d] - 1) < stride[d]
+    if stride[d] > 1 and not short then W, dilation[d] = set_apart(W, 1 + d, dilation[d]), 1 end
+    kernel[d], phases[d] = W.shape[2 + d], short and o.kernel[d] or stride[d]
+    whole[d] = (o.padding[d] + size[d] + common[d] - 1) // common[d]
+    everywhere = everywhere and common[d] == 1 and phases[d] == stride[d]
+  end
+  local turned = W:view({ o.groups, inner, out // o.groups, table.unpack(kernel) }):transpose(1, 2)
   local rows, depth, taps, before, after = out, inner, {}, {}, {}
   for d = 1, k do
-    local s = o.stride[d]
-    local m = (o.kernel[d] + s - 1) // s
-    local reach = o.dilation[d] * (m - 1) -- dilated dimensions have no stride
-    turned = turned:view({ rows, depth, o.kernel[d], product(o.kernel, d + 1) })
-    turned = turned:pad({ 0, 0, 0, m * s - o.kernel[d] }):view({ rows, depth, m, s, product(o.kernel, d + 1) })
+    local s = phases[d]
+    local m = (kernel[d] + s - 1) // s
+    local reach = dilation[d] * (m - 1)
+    turned = turned:view({ rows, depth, kernel[d], product(kernel, d + 1) })
+    turned = turned:pad({ 0, 0, 0, m * s - kernel[d] }):view({ rows, depth, m, s, product(kernel, d + 1) })
     turned = turned:flip(2):permute({ 0, 3, 1, 2, 4 })
     rows, depth, taps[d] = rows * s, depth * m, m
-    before[d], after[d] = reach, reach + math.max(o.padding[d] + size[d] - (x.shape[2 + d] + reach) * s + s - 1, 0) // s
+    local over = whole[d] - (x.shape[2 + d] + reach) * stride[d]
+    before[d], after[d] = reach, reach + math.max(over + stride[d] - 1, 0) // stride[d]
   end
   turned = turned:view({ rows, inner, table.unpack(taps) })
-  local y = convolved(what, x, turned, nil, each(what, "stride", 1, k), o.dilation, before, after, o.groups)
+  local y = convolved(what, x, turned, nil, each(what, "stride", 1, k), dilation, before, after, o.groups)
   local places = table.move(y.shape, 3, 2 + k, 1, {})
-  if b then y = y:view({ n, out, rows // out * product(places) }) + b:view({ out, 1 }) end
-  local apart, order, whole = { n, out }, { 0, 1 }, { n, out }
+  if b and everywhere then y = y:view({ n, out, rows // out * product(places) }) + b:view({ out, 1 }) end
+  local apart, order, lines = { n, out }, { 0, 1 }, { n, out }
   for d = 1, k do
-    apart[2 + d], apart[2 + k + d] = o.stride[d], places[d]
+    if phases[d] < stride[d] then
+      y = y:view({ n * out * product(stride, 1, d - 1), phases[d], product(phases, d + 1) * product(places) })
+      y = set_apart(y, 1, dilation[d])
+      y = y:pad({ 0, 0, 0, stride[d] - y.shape[2] })
+    end
+    apart[2 + d], apart[2 + k + d] = stride[d], places[d]
     order[2 * d + 1], order[2 * d + 2] = 1 + k + d, 1 + d
-    whole[2 + d] = places[d] * o.stride[d]
+    lines[2 + d] = places[d] * stride[d]
   end
-  y = y:view(apart):permute(order):view(whole)
-  for d = 1, k do y = y:slice(1 + d, o.padding[d], o.padding[d] + size[d]) end
+  y = y:view(apart):permute(order):view(lines)
+  for d = 1, k do
+    y = spread(y:slice(1 + d, 0, whole[d]), 1 + d, common[d]):slice(1 + d, o.padding[d], o.padding[d] + size[d])
+  end
+  if b and not everywhere then y = y + b:view({ out, table.unpack(each(what, "bias", 1, k)) }) end
   return y
 end
 
@@ -204,21 +239,20 @@ local function conv_transpose(k)
     end
     local attrs = { stride = o.stride, padding = o.padding, output_padding = o.more, dilation = o.dilation, groups = o.groups }
     return x.graph:op(what, { x, W, b }, attrs, function()
-      local flipped, before, after, apart, size = {}, {}, {}, x, {}
-      local strides, phases = false, true
+      local flipped, before, after, size, strides = {}, {}, {}, {}, false
       for d = 1, k do
         flipped[d] = 1 + d
         before[d] = o.dilation[d] * (o.kernel[d] - 1) - o.padding[d]
         after[d] = before[d] + o.more[d]
         if before[d] < 0 then error(what .. ": padding beyond the kernel", 0) end
         size[d] = (x.shape[2 + d] - 1) * o.stride[d] + before[d] - o.padding[d] + o.more[d] + 1
-        if o.stride[d] > 1 then strides, phases = true, phases and o.dilation[d] == 1 end
+        strides = strides or o.stride[d] > 1
       end
-      if strides and phases and product(x.shape) > 0 then return by_phases(what, x, W, b, o, out, size) end
-      for d = 1, k do apart = set_apart(apart, 1 + d, o.stride[d]) end
+      if strides and product(x.shape) > 0 then return by_phases(what, x, W, b, o, out, size) end
+      for d = 1, k do x = set_apart(x, 1 + d, o.stride[d]) end
       local turned = W:view({ o.groups, inner // o.groups, each_out, table.unpack(o.kernel) }):transpose(1, 2)
       turned = turned:view({ out, inner // o.groups, table.unpack(o.kernel) }):flip(table.unpack(flipped))
-      return convolved(what, apart, turned, b, each(what, "stride", 1, k), o.dilation, before, after, o.groups)
+      return convolved(what, x, turned, b, each(what, "stride", 1, k), o.dilation, before, after, o.groups)
     end, o.name)
   end
 end

@@ -95,17 +95,24 @@ def main():
         found.append(apart(g, m, pooled(g, x, kernel, stride, padding, "maximum")))
         a = CALLS[f"avg_pool{k}d"](g, x, kernel, stride, padding)
         found.append(apart(g, a, pooled(g, x, kernel, stride, padding, "add")))
-    for kernel, stride, padding, more in (
-        ([4], [2], [1], [0]),
-        ([2], [3], [0], [2]),
-        ([2, 2], [2, 2], [0, 0], [0, 0]),
-        ([7, 3], [2, 4], [6, 0], [1, 3]),
-        ([5, 1, 3], [3, 2, 1], [2, 0, 2], [0, 1, 0]),
+    for kernel, stride, padding, more, dilation in (
+        ([4], [2], [1], [0], [1]),
+        ([2], [3], [0], [2], [1]),
+        ([3], [2], [2], [1], [2]),
+        ([3], [6], [1], [4], [4]),
+        ([3], [2], [0], [1], [3]),
+        ([2, 2], [2, 2], [0, 0], [0, 0], [1, 1]),
+        ([3, 2], [5, 3], [1, 1], [2, 0], [2, 2]),
+        ([1, 3], [3, 4], [0, 3], [2, 0], [2, 6]),
+        ([7, 3], [2, 4], [6, 0], [1, 3], [1, 1]),
+        ([5, 1, 3], [3, 2, 1], [2, 0, 2], [0, 1, 0], [1, 1, 1]),
+        ([2, 3, 2], [2, 2, 4], [1, 1, 0], [0, 1, 3], [2, 3, 3]),
     ):
-        k, at = len(kernel), "_" + "_".join(str(n) for n in kernel + stride)
-        z, v = drawn(g, "z" + at, [2, 3] + [5, 2, 3][:k]), drawn(g, "v" + at, [3, 4] + kernel)
-        t = CALLS[f"conv_transpose{k}d"](g, z, v, None, stride, padding, more, 1, 1)
-        found.append(apart(g, t, spread_out(g, z, v, stride, padding, more, [1] * k)))
+        k, at = len(kernel), "_" + "_".join(str(n) for n in kernel + stride + dilation)
+        z, v, b = drawn(g, "z" + at, [2, 3] + [5, 2, 3][:k]), drawn(g, "v" + at, [3, 4] + kernel), drawn(g, "b" + at, [4])
+        t = CALLS[f"conv_transpose{k}d"](g, z, v, b, stride, padding, more, 1, dilation)
+        by_hand = g.binary("add", spread_out(g, z, v, stride, padding, more, dilation), g.view(b, [4] + [1] * k))
+        found.append(apart(g, t, by_hand))
     g.outputs.append({"name": "out", "node": g.join("stack", found, 0).id})
     with open(sys.argv[2], "w") as f:
         f.write(g.document())

@@ -33,11 +33,42 @@ return fb.script { title = "same", model = function(g)
     apart(nn.log_softmax(z, 1):exp():sum(1), z:sum(1) * 0 + 1), n:mean():abs(), apart((n * n):mean(), (x:sum() * 0) + 1) }, 0)
 end }
 LUA
+# Transposed convolutions place by place: each element of x spreads the kernel over the result.
+cat >phases.lua <<'LUA'
+local fb, nn = require "fusebox", require "nn"
+return fb.script { title = "phases", model = function(g)
+  local normal, found = { dist = "normal" }, {}
+  for i, o in ipairs {
+    { kernel = { 3, 2 }, stride = { 2, 3 }, dilation = { 2, 2 } }, { kernel = { 3, 3 }, stride = { 5, 2 }, dilation = { 2, 3 } },
+    { kernel = { 1, 4 }, stride = { 3, 3 }, dilation = { 2, 6 } }, { kernel = { 2, 3 }, stride = { 4, 1 }, dilation = { 3, 2 } },
+  } do
+    local x, W = g:input("x" .. i, { 2, 4, 3, 5 }, "f32", normal), g:input("W" .. i, { 4, 3, table.unpack(o.kernel) }, "f32", normal)
+    local b, size, sum = g:input("b" .. i, { 6 }, "f32", normal), {}, nil
+    for d = 1, 2 do size[d] = (x.shape[2 + d] - 1) * o.stride[d] + o.dilation[d] * (o.kernel[d] - 1) + 1 end
+    for q = 0, 1 do for p = 0, o.kernel[1] - 1 do for r = 0, o.kernel[2] - 1 do
+      local w = W:slice(0, 2 * q, 2 * q + 2):slice(2, p, p + 1):slice(3, r, r + 1):view({ 2, 3 }):transpose(0, 1)
+      local y = w:matmul(x:slice(1, 2 * q, 2 * q + 2):view({ 2, 2, 15 })):view({ 2, 3, 3, 1, 5, 1 })
+      y = y:pad({ 0, o.stride[2] - 1, 0, 0, 0, o.stride[1] - 1 }):view({ 2, 3, 3 * o.stride[1], 5 * o.stride[2] })
+      y = y:slice(2, 0, 2 * o.stride[1] + 1):slice(3, 0, 4 * o.stride[2] + 1)
+      local h, v = p * o.dilation[1], r * o.dilation[2]
+      y = y:pad({ v, size[2] - v - y.shape[4], h, size[1] - h - y.shape[3], 3 * q, 3 - 3 * q })
+      sum = sum and sum + y or y
+    end end end
+    o.weight, o.bias, o.groups, o.padding = W, b, 2, { 0, 1 }
+    local t, kernel = o, o.kernel
+    t.kernel = nil
+    local y = nn.conv_transpose2d(x, 6, kernel, t)
+    found[i] = (y - (sum + b:view({ 6, 1, 1 })):slice(3, 1, size[2] - 1)):abs():amax()
+  end
+  return g:stack(found, 0)
+end }
+LUA
 differ() { # FILE NAME: the largest of the differences is a rounding
     fb values "$1" max stack --device host --format json
     awk '/"max":/ { found = $2 + 0 < 1e-4 } END { exit !found }' out || status="$status, far apart"
     is "$2" 0 out '"elements"'
 }
+differ phases.lua "transposed convolutions of nn place by place"
 differ same.lua "convolutions, pools and norms of nn against the same place by place"
 if command -v python3 >/dev/null 2>&1; then
     python3 "$FB_SRCDIR/tests/cli/import_layers.py" "$FB_SRCDIR" layers.json
