@@ -328,6 +328,8 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
     }
 }
 
+static const double close_by = 0.25; /* to a jump, of a lane that has one of its own */
+
 /* The place nearest to x where the op jumps. */
 static double nearest_jump(const job *j, double x)
 {
@@ -337,15 +339,29 @@ static double nearest_jump(const job *j, double x)
     return j->node->op == FB_OP_CAST && whole == 0 ? copysign(1, x) : whole;
 }
 
+/* Where lanes lie more than half a step apart, as what is left of a division does that is 0 in one and almost the divisor
+ * in another, each has a jump of its own, if it lies close to one. The first of those at the same jump goes where the exact
+ * one is not, the second the other way. */
+static bool goes_above_apart(const job *j, const chunk *c, int k, int lane, double jump, uint32_t draw)
+{
+    int before = 0;
+    for (int l = 1; l < lane; l++) {
+        double x = c->x[0][l][k];
+        before += fabs(x - jump) <= close_by && nearest_jump(j, x) == jump;
+    }
+    if (before >= 2) return goes_above(lane, draw);
+    double exact = c->x[0][0][k];
+    return (exact == jump ? draw >> 31 : exact < jump) ^ (before == 1);
+}
+
 /* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A
  * sign has a third value, that of 0: where roundings lead so near, they may lead there. A lane in which the operand has
  * overflowed to nothing decides nothing: its result stays; so does that of a lane which roundings led past the next
- * jump. Where lanes lie more than half a step apart, as what is left of a division does that is 0 in one and almost the
- * divisor in another, each has a jump of its own, if it lies close to one. */
+ * jump. */
 static void decide_steps(const job *j, chunk *c, int n)
 {
     enum { NOTHING = 5 };
-    const double far = 0.5, near = 0.25;
+    const double far = 0.5;
     int lanes = j->e->s->lanes;
     bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL, one_jump = truth || j->node->op == FB_OP_SIGN;
     if (is_decided(j->e->s, j->node->args[0])) return;
@@ -357,8 +373,8 @@ static void decide_steps(const job *j, chunk *c, int n)
         bool apart = !one_jump && c->spread[k] > far;
         for (int l = 1; l < lanes; l++) {
             double lane = c->x[0][l][k], at = apart ? nearest_jump(j, lane) : jump;
-            if (isnan(lane) || (!one_jump && !(fabs(lane - at) <= (apart ? near : 1)))) continue;
-            bool above = goes_above(l, draw);
+            if (isnan(lane) || (!one_jump && !(fabs(lane - at) <= (apart ? close_by : 1)))) continue;
+            bool above = apart ? goes_above_apart(j, c, k, l, at, draw) : goes_above(l, draw);
             double to = above ? fmax(lane, nextafter(at, INFINITY)) : fmin(lane, nextafter(at, -INFINITY));
             if (truth)
                 c->y[l][k] = above;
