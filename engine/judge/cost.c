@@ -300,7 +300,8 @@ void fb_grid_rows_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *o
     if (add_long(m, a, out)) return;
     fb_thread_times t = fb_thread_times_of(a->nest, a->knobs, m);
     out->us = fmax(out->us, fmax(shared_us(m, a, out), passes_us(m, a, out)));
-    double least_us = a->nest->stage && !t.meets ? stage_round_us : round_us, once_us = t.meets ? reduce_once_us : least_us;
+    double least_us = a->nest->stage && !t.meets ? stage_round_us : round_us,
+           once_us = t.meets ? reduce_once_us : least_us;
     double row_us = fmax(once_us + starved_us(m, a), fmax(least_us + t.alone_us, t.turns_us));
     add_latency(m, a, &t, row_us + reduce_wave_us * t.waves, out);
 }
