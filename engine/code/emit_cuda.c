@@ -42,6 +42,7 @@ typedef struct {
     fb_ix first;   /* stands for the last variable at the group's first element; the variable itself when vector is 1 */
     const char *v; /* counts within the group */
     bool apart;    /* its elements do not move as one, and the last group may reach beyond the row */
+    bool steps;    /* its variables go on to the next point */
 } walk;
 
 static const char *var_name(const fb_emitter *e, fb_ix v)
@@ -158,7 +159,7 @@ static void declare_variables(frame *f, const walk *w, const char *point)
         if (d > 0) at = extent == 1 ? "0" : fb_arena_printf(e->arena, "%s %% %" PRId64, at, extent);
         if (last && w->vector > 1)
             at = fb_arena_printf(e->arena, "%s * %d", d > 0 ? fb_arena_printf(e->arena, "(%s)", at) : at, w->vector);
-        fb_emit(e, "const fb_at %s = %s;", var_name(e, last ? w->first : w->space->var[d]), at);
+        fb_emit(e, "%sfb_at %s = %s;", w->steps ? "" : "const ", var_name(e, last ? w->first : w->space->var[d]), at);
         below *= extent;
     }
 }
@@ -391,10 +392,12 @@ static void emit_lines(frame *f)
         at = fb_arena_printf(e->arena, "(fb_at)%s %% %d * %d + threadIdx.x", f->block, f->x.parts, f->x.threads);
     fb_emit(e, w.vector > 1 ? "const fb_at %s = (%s)%s;" : "const fb_at %s = %s%s;", group, at, width);
     if (ragged) fb_emit_if(e, "%s < %" PRId64, group, w.space->extent[last]);
-    if (w.vector > 1) /* a line's vectors are enough to wait for */
+    if (w.vector > 1) { /* a line's vectors are enough to wait for, and the next line's would crowd out their places */
+        fb_emit_directive(e, "#pragma unroll 1");
         fb_emit_for(e, "int", "fb_l", "0", fb_emit_number(e, each), "1");
-    else
+    } else {
         fb_emit_unrolled(e, "fb_l", fb_emit_number(e, each));
+    }
     fb_emit(e, "const fb_at %s = (fb_at)%s / %d * %d + fb_l;", line, f->block, f->x.parts, each);
     if (rest) fb_emit_if(e, "%s < %" PRId64, line, n);
     declare_point(f, &lines, line);
@@ -402,6 +405,59 @@ static void emit_lines(frame *f)
     store_group(f, &w, NULL, NULL);
     if (rest) fb_emit_close(e);
     fb_emit_close(e);
+    if (ragged) fb_emit_close(e);
+}
+
+/* The next point: the last variable runs fastest. */
+static void step_variables(frame *f, const fb_space *space)
+{
+    fb_emitter *e = f->e;
+    int opened = 0;
+    for (int d = space->n - 1; d > 0; d--) {
+        if (space->extent[d] > 1) {
+            fb_emit_if(e, "++%s == %" PRId64, var_name(e, space->var[d]), space->extent[d]);
+            fb_emit(e, "%s = 0;", var_name(e, space->var[d]));
+            opened++;
+        }
+    }
+    fb_emit(e, "++%s;", var_name(e, space->var[0]));
+    while (opened--) fb_emit_close(e);
+}
+
+/* A few points one behind the other, stored together. */
+static void emit_runs(frame *f)
+{
+    fb_emitter *e = f->e;
+    walk w = walk_by(e, &f->s->rows, 1, fb_space_points(&f->s->rows));
+    const char *point = fb_emit_name(e, "point");
+    int each = f->x.each;
+    w.steps = true;
+    fb_emit(e, "const fb_at %s = ((fb_at)%s * %d + threadIdx.x) * %d;", point, f->block, f->x.threads, each);
+    bool ragged = w.points % ((int64_t)f->x.threads * each) != 0;
+    if (ragged) fb_emit_if(e, "%s < %" PRId64, point, w.points);
+    declare_variables(f, &w, point);
+    for (int i = 0; i < f->s->n_roots; i++)
+        fb_emit(e, "fb_pack<%s, %d> %s;", e->spell->type[dtype_of_storage(e, f->s->roots[i].storage)].memory, each,
+                pack_name(f, i));
+    fb_emit_unrolled(e, "fb_g", fb_emit_number(e, each));
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const fb_root *r = &f->s->roots[i];
+        fb_emit_needed(e, r->value, FB_NONE);
+        const char *value = fb_emit_ref(e, r->value);
+        value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
+        fb_emit(e, "%s.at[fb_g] = %s;", pack_name(f, i), value);
+    }
+    step_variables(f, w.space);
+    fb_emit_close(e);
+    fb_index_pool *pool = e->nest->pool;
+    fb_ix first = fb_ix_var(pool, fb_arena_strdup(e->nest->arena, point), w.points);
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const fb_root *r = &f->s->roots[i];
+        int64_t from = 0;
+        fb_schedule_flat(e->nest, f->s, r, &from);
+        fb_ix at = fb_ix_add(pool, first, fb_ix_const(pool, from));
+        fb_emit(e, "fb_store(&%s, %s);", fb_emit_element(e, r->storage, r->table, at), pack_name(f, i));
+    }
     if (ragged) fb_emit_close(e);
 }
 
@@ -1393,6 +1449,7 @@ static void emit_section_cuda(fb_emitter *e)
     switch (f.x.deal) {
     case FB_DEAL_ELEMENTS: emit_elements(&f); break;
     case FB_DEAL_LINES: emit_lines(&f); break;
+    case FB_DEAL_RUNS: emit_runs(&f); break;
     case FB_DEAL_OWNERS: emit_scatter(&f); break;
     case FB_DEAL_SORTED: emit_sorted(&f); break;
     case FB_DEAL_LONG: emit_long(&f); break;

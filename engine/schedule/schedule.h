@@ -16,6 +16,8 @@ typedef enum {
     FB_DEAL_ELEMENTS, /* no reduction: a thread a few neighbouring elements */
     FB_DEAL_LINES,   /* the same where neighbours cannot move together: a block a stretch of the last variable, in a few
                        * lines; which lines these are is worked out once a block, and not by every thread */
+    FB_DEAL_RUNS,    /* the same of short lines: a thread a few points that are stored one behind the other, across the
+                       * ends of lines */
     FB_DEAL_ROWS,    /* a team of threads a row: lanes of a warp, or a block, by the row's length */
     FB_DEAL_COLUMNS, /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
                        * the warps of a block share the long way */
@@ -39,7 +41,7 @@ typedef struct {
     bool stepped; /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
     bool scans;   /* FB_DEAL_ROWS: a team goes along running values together (kernels/scan.cuh) */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_COLUMNS: neighbouring
-               * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other;
+               * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise */
 } fb_section_schedule;
 
@@ -72,6 +74,8 @@ bool fb_packs_root(const fb_nest *nest, const fb_section *s, const fb_root *r, f
 /* Are `vector` elements of a storage that are neighbours along `last` neighbours in memory, at multiples of their size?
  * Also when a loop's step moves the pointer. */
 bool fb_packs(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vector);
+/* Are elements of a root stored in the order of the section's rows, one behind the other, from element *from on? */
+bool fb_schedule_flat(const fb_nest *nest, const fb_section *s, const fb_root *r, int64_t *from);
 /* Does a loop that the kernel is in move the storage's pointer by whole vectors, if at all? */
 bool fb_packs_in_steps(const fb_nest *nest, fb_id storage, int vector);
 

@@ -1,0 +1,149 @@
+/* Elements by themselves, where there are many: lines that a block shares, and runs across the ends of short ones. By
+ * execution on an emulated GPU against the interpreter. FB_KEEP prints the text of a kernel that is wrong. */
+#include "unit/emulate_cuda.h"
+#include "unit/plan_help.h"
+
+static fb_id values(fb_graph *g, fb_shape shape, fb_dtype dtype)
+{
+    return source(g, FB_OP_INPUT, "x", shape, dtype);
+}
+
+/* With a zero behind each element of a line; a part of each line of that. */
+static fb_id set_apart(fb_graph *g, fb_id x, int64_t from, int64_t to)
+{
+    fb_shape s = g->nodes[x].shape;
+    fb_attrs behind = {.after = {0, 0, 0, 1}};
+    fb_id apart = view(g, x, DIMS(s.dim[0], s.dim[1], s.dim[2], 1));
+    apart = add_node(g, FB_OP_PAD, NULL, &behind, 1, &apart);
+    return slice(g, view(g, apart, DIMS(s.dim[0], s.dim[1], 2 * s.dim[2])), 2, from, to);
+}
+
+/* All windows of 3 × 3 over the last two dimensions, the windows' elements before their places. */
+static fb_id windows(fb_graph *g, fb_id x)
+{
+    fb_shape s = g->nodes[x].shape;
+    fb_attrs high = {.dim = 1, .stop = 3, .step = 1}, wide = {.dim = 2, .stop = 3, .step = 1};
+    fb_id at = add_node(g, FB_OP_UNFOLD, NULL, &high, 1, &x);
+    at = add_node(g, FB_OP_UNFOLD, NULL, &wide, 1, &at);
+    fb_attrs order = {.n_axes = 5, .axes = {0, 3, 4, 1, 2}};
+    at = add_node(g, FB_OP_PERMUTE, NULL, &order, 1, &at);
+    return view(g, at, DIMS(9 * s.dim[0], (s.dim[1] - 2) * (s.dim[2] - 2)));
+}
+
+static fb_graph *finished(fb_graph *g, fb_id first, fb_id second)
+{
+    fb_error err = {0};
+    output(g, first);
+    if (second != FB_NONE) output(g, second);
+    if (!fb_graph_finish(g, &err)) fail_msg("%s", err.text);
+    fb_graph *canonical = fb_graph_canonical(g, &err);
+    if (!canonical) fail_msg("%s", err.text);
+    fb_graph_free(g);
+    return canonical;
+}
+
+static fb_graph *apart(int64_t rows, int64_t lines, int64_t along, fb_dtype dtype, int outputs)
+{
+    fb_graph *g = fb_graph_new("apart");
+    fb_id x = set_apart(g, values(g, DIMS(rows, lines, along), dtype), 0, 2 * along - 1);
+    fb_id neg = node1(g, FB_OP_NEG, "neg", x);
+    return finished(g, neg, outputs > 1 ? node1(g, FB_OP_EXP, "exp", neg) : FB_NONE);
+}
+
+static fb_graph *apart_halves(void)
+{
+    fb_graph *g = fb_graph_new("halves");
+    fb_id x = set_apart(g, values(g, DIMS(8, 1199, 64), FB_F32), 1, 127);
+    return finished(g, node1(g, FB_OP_NEG, "neg", x), FB_NONE);
+}
+
+static fb_graph *windows_of(fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("windows");
+    return finished(g, node1(g, FB_OP_NEG, "neg", windows(g, values(g, DIMS(5, 34, 34), dtype))), FB_NONE);
+}
+
+static fb_plan *plan_of(fb_graph *g, fb_planner **planner, int64_t rows)
+{
+    fb_machine m;
+    fb_error err = {0};
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    *planner = fb_planner_new(g, &m);
+    fb_plan *plan = fb_preset_find("max")->make(*planner, &err), *next = NULL;
+    assert_non_null(plan);
+    fb_edit e = {.kind = FB_EDIT_KNOB, .a = g->outputs[0], .b = FB_NONE, .knob = FB_KNOB_ROWS, .value = rows};
+    if (!rows) return plan;
+    fb_verdict v = fb_plan_try(plan, &e, &next);
+    if (!next) fail_msg("%s", v.text);
+    fb_plan_free(plan);
+    return next;
+}
+
+static void check_run(const unit *u, int number, const fb_program *p, const fb_graph *g)
+{
+    fb_error err;
+    fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+    if (!reference) fail_msg("%s", err.text);
+    char text[512], *storage;
+    void **buffers = run_program(u, number, p, g, 3, &storage);
+    bool right = check_program(p, buffers, g, reference, text);
+    if (!right && getenv("FB_KEEP")) fprintf(stderr, "%s\n", p->kernels[0].source);
+    if (!right) fail_msg("%s: %s", g->title, text);
+    fb_free(storage);
+    fb_free(buffers);
+    fb_interp_free(reference);
+}
+
+static void test_many_elements(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) {
+        print_message("# skipped: there is no C++ compiler\n");
+        skip();
+    }
+    struct {
+        fb_graph *g;
+        int64_t rows;     /* the knob */
+        const char *text; /* which the kernel has, for it is dealt so */
+    } cases[] = {
+        {apart(16, 1009, 33, FB_F32, 1), 0, "* 256 + threadIdx.x) * 4;"},
+        {apart(8, 2017, 33, FB_F32, 2), 0, "* 256 + threadIdx.x) * 4;"},
+        {apart(8, 2020, 33, FB_F16, 1), 0, "* 256 + threadIdx.x) * 8;"},
+        {apart(16, 1009, 33, FB_F64, 1), 0, "* 256 + threadIdx.x) * 2;"},
+        {apart(3, 5381, 33, FB_F32, 1), 0, "* 256 + threadIdx.x;"}, /* no multiple of four points */
+        {apart(16, 101, 33, FB_F32, 1), 0, "* 256 + threadIdx.x;"}, /* few */
+        {apart_halves(), 0, "* 256 + threadIdx.x) * 4;"},
+        {windows_of(FB_F32), 4, "#pragma unroll 1"},
+        {windows_of(FB_BF16), 8, "#pragma unroll 1"},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    unit u = {0};
+    fb_program *programs[CASES];
+    int number[CASES];
+    for (int i = 0; i < CASES; i++) {
+        fb_error err;
+        fb_planner *planner;
+        fb_plan *plan = plan_of(cases[i].g, &planner, cases[i].rows);
+        assert_int_equal(fb_plan_groups(plan), 1);
+        programs[i] = fb_lower(plan, &fb_target_cuda, &err);
+        if (!programs[i]) fail_msg("%s", err.text);
+        if (!strstr(programs[i]->kernels[0].source, cases[i].text))
+            fail_msg("case %d: no `%s` in\n%s", i, cases[i].text, programs[i]->kernels[0].source);
+        number[i] = unit_add_cuda(&u, programs[i]);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+    }
+    unit_emulate(&u);
+    for (int i = 0; i < CASES; i++) {
+        check_run(&u, number[i], programs[i], cases[i].g);
+        fb_program_free(programs[i]);
+        fb_graph_free(cases[i].g);
+    }
+    unit_free(&u);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements)};
+    return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
+}
