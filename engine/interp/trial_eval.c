@@ -484,19 +484,46 @@ static void apply_assigns(loop_run *l)
     }
 }
 
+/* What is carried to the next step has been stored: the next one finds it rounded, whatever this one had in registers. */
+static bool carry(fb_trial_eval *e, fb_trial_value *to, fb_id yield)
+{
+    const fb_trial_value *x = fb_trial_at(e, yield);
+    fb_dtype dtype = fb_trial_node(e, yield)->dtype;
+    share(e, to, x);
+    if (!fb_dtype_is_float(dtype) || dtype == FB_F64 || x->lanes < 2) return true;
+    fb_cells *cells = fb_trial_cells(e, yield, x->n * x->lanes);
+    if (!cells) return false;
+    memcpy(cells->at.f, fb_trial_f(x, 0), (size_t)x->n * sizeof *cells->at.f);
+    for (int lane = 1; lane < x->lanes; lane++) {
+        fb_rounding r = fb_rounding_of(e->s, lane, yield, dtype, true);
+        for (int64_t at = 0; at < x->n; at += FB_TRIAL_CHUNK) {
+            int n = x->n - at < FB_TRIAL_CHUNK ? (int)(x->n - at) : FB_TRIAL_CHUNK;
+            int lost = fb_round_lane(&r, n, fb_trial_f(x, lane) + at, cells->at.f + lane * x->n + at);
+            if (lost >= 0) fb_trial_overflowed(e, yield, at + lost, fb_trial_f(x, lane)[at + lost]);
+        }
+    }
+    fb_trial_drop(e, to);
+    to->cells = cells;
+    to->n = x->n;
+    to->lanes = x->lanes;
+    return true;
+}
+
 static bool leave_step(loop_run *l, int64_t step)
 {
     fb_trial_eval *e = l->e;
     fb_trial_value *next = fb_calloc((size_t)l->r->n_carried + 1, sizeof *next);
+    bool ok = true;
     for (int i = 0; i < l->r->n_carried; i++) {
         next[i].box = l->values[i].box;
-        share(e, &next[i], fb_trial_at(e, l->r->yields[i]));
+        ok = carry(e, &next[i], l->r->yields[i]) && ok;
     }
     for (int i = 0; i < l->r->n_carried; i++) {
         fb_trial_drop(e, &l->values[i]);
         l->values[i] = next[i];
     }
     fb_free(next);
+    if (!ok) return false;
     for (int j = 0; j < l->r->n_stacked; j++) {
         if (!stack_step(l, j, step)) return false;
     }

@@ -436,6 +436,18 @@ static bool is_open(const fb_trial_eval *e, fb_id id, int lane, double y, double
     return !isfinite(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(e->s, 0, id, FB_DRAW_SUM));
 }
 
+/* A product that may overflow or lose all, by its order, is infinite in some lanes and 0 in others; in the rest it is what
+ * it is, or no number where it may do both: whatever is compared with it must not find all lanes of one mind. */
+static double lost_of(const fb_trial_eval *e, fb_id id, int lane, double y, double error)
+{
+    uint32_t draw = fb_trial_draw(fb_trial_bits(y), fb_trial_key(e->s, 0, id, FB_DRAW_SUM));
+    switch (((uint32_t)lane + draw % 3) % 3) {
+    case 0: return isnan(error) ? NAN : y;
+    case 1: return copysign(INFINITY, y);
+    default: return copysign(0, y);
+    }
+}
+
 /* What sums lose of their terms may be the same for all of them: in two lanes, as of products, all go half of the way to
  * one side, in one of them to the other side than in the other. */
 static double error_of(const job *j, int lane, double sum, double size)
@@ -463,6 +475,8 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
             bool open = l && is_open(j->e, j->id, l, y, r->error[own][k]);
             if (open && isnan(y))
                 y = 0;
+            else if (l && isfinite(y) && !isfinite(r->error[own][k]))
+                y = lost_of(j->e, j->id, l, y, r->error[own][k]);
             else if (open || (l && isfinite(y)))
                 y += error_of(j, l, y, r->error[own][k]);
             if (means) y = sum_held(j, l, at + k, y) / (double)j->n;
@@ -673,6 +687,21 @@ static void running_add(sum_state *t, double term, fb_dtype dtype)
     fb_bound_repeat(&t->repeats, dtype, term);
 }
 
+/* Factors of a running product meet in the order of the line, whatever parts of it are multiplied first: what may
+ * overflow, or be lost, is the product of some that stand together. */
+typedef struct {
+    double up, down; /* the largest and smallest of those that end here */
+} segments;
+
+static void running_multiply(sum_state *t, segments *of, double term, fb_dtype dtype)
+{
+    double large = t->n ? t->large : 1, small = t->n ? t->small : 1, size = fabs(term);
+    product_add(t, &term, 1, dtype, true);
+    if (size > 0) of->up = fmax(of->up, 1) * size, of->down = fmin(of->down, 1) * size;
+    t->large = fmax(large, of->up);
+    t->small = fmin(small, of->down);
+}
+
 /* The line in all lanes; the first elements may lie before the box. Lines are short enough to be held: 256 at a time
  * are rounded together. */
 static void scan_floats(scan *s, int lane, int64_t from, int64_t skipped, double *values, double *sizes)
@@ -682,10 +711,11 @@ static void scan_floats(scan *s, int lane, int64_t from, int64_t skipped, double
     fb_op op = fb_op_running(s->node->op);
     fb_dtype dtype = s->node->dtype;
     sum_state t = {.sum = s->node->shape.dim[s->node->attrs->dim] == 1 ? -0.0 : 0}; /* one is itself, its sign too */
+    segments of = {1, 1};
     for (int64_t k = 0; k < skipped + s->n; k++) {
         double term = x[k * step];
         if (op == FB_OP_PROD)
-            product_add(&t, &term, 1, dtype, true);
+            running_multiply(&t, &of, term, dtype);
         else
             running_add(&t, term, dtype);
         if (k < skipped) continue;
@@ -715,6 +745,8 @@ static void settle_line(scan *s, int lane, int64_t to, double first, const doubl
             bool open = lane && is_open(s->e, s->id, lane, y, sizes[at + k]);
             if (open && isnan(y))
                 y = 0;
+            else if (lane && isfinite(y) && !isfinite(sizes[at + k]))
+                y = lost_of(s->e, s->id, lane, y, sizes[at + k]);
             else if (open || (lane && isfinite(y)))
                 y += scan_error(s, lane, first, y, sizes[at + k]);
             if (lane == 0 && sizes[at + k] != 0) atomic_store_explicit(&s->spreads, true, memory_order_relaxed);
