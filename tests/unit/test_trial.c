@@ -1105,6 +1105,33 @@ static void test_loops_run(void **state)
     rig_free(&r);
 }
 
+/* What a step finds was stored by the one before, also in lanes that keep such values wide. */
+static void test_loops_carry_what_is_stored(void **state)
+{
+    (void)state;
+    enum { N = 50 };
+    rig r = rig_new();
+    fb_id init = normal(&r, FB_OP_INPUT, FB_BF16, SHAPE(N)), x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(2, N)), h, item;
+    if (fb_graph_region_open(r.g, 2, &init, 1, &x, 1, &h, &item, 0, &r.err) == FB_NONE) fail_msg("%s", r.err.text);
+    fb_id wide = add_at(&r, FB_OP_CAST, h, (fb_attrs){.dtype = FB_F32});
+    fb_id next = add_at(&r, FB_OP_CAST, add2(&r, FB_OP_MUL, wide, item), (fb_attrs){.dtype = FB_BF16});
+    fb_id loop = fb_graph_region_close(r.g, &next, &wide, 1, &r.err);
+    if (loop == FB_NONE) fail_msg("%s", r.err.text);
+    fb_id found = add_at(&r, FB_OP_RESULT, loop, (fb_attrs){.index = 1});
+    finish_rig(&r, &found, 1);
+    trials *t = trials_of(r.g, &(fb_trial_options){.trials = FB_TRIALS}, &found, 1, &r.err);
+    int differ = 0;
+    for (int l = 1; l <= FB_TRIALS; l++)
+        for (int64_t k = N; k < 2 * N; k++) {
+            double v = t->at[0].v[l][k];
+            assert_true(fb_dtype_round(FB_BF16, v) == v);
+            differ += v != t->at[0].v[3][k];
+        }
+    assert_true(differ > N / 4); /* lanes still round to either neighbour */
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* A step may hand on what lies outside of the body. */
 static void test_loops_yield_what_lies_outside(void **state)
 {
@@ -2504,6 +2531,7 @@ int main(void)
         cmocka_unit_test(test_steps_of_what_is_far_apart),
         cmocka_unit_test(test_argmax_takes_both_of_a_tie),
         cmocka_unit_test(test_loops_run),
+        cmocka_unit_test(test_loops_carry_what_is_stored),
         cmocka_unit_test(test_loops_yield_what_lies_outside),
         cmocka_unit_test(test_one_step_of_a_body),
         cmocka_unit_test(test_given_nodes_are_leaves),
