@@ -136,26 +136,33 @@ static inline double fb_product(double a, double b)
 #endif
 }
 
-/* ---- minimum and maximum: NaN wins, as in PyTorch ---- */
+/* ---- minimum and maximum: NaN wins, as in PyTorch ----
+ *
+ * In two steps, of which a compiler makes a maximum and a choice of vectors; of one condition of both it makes branches
+ * where a relu comes before it, and guesses half of them wrong (a pool of windows of 2 x 2 x 2: 3.5 ms, 0.11 so). */
 
 static inline float fb_minf(float a, float b)
 {
-    return b < a || b != b ? b : a;
+    const float m = b < a ? b : a;
+    return b != b ? b : m;
 }
 
 static inline float fb_maxf(float a, float b)
 {
-    return b > a || b != b ? b : a;
+    const float m = b > a ? b : a;
+    return b != b ? b : m;
 }
 
 static inline double fb_min(double a, double b)
 {
-    return b < a || b != b ? b : a;
+    const double m = b < a ? b : a;
+    return b != b ? b : m;
 }
 
 static inline double fb_max(double a, double b)
 {
-    return b > a || b != b ? b : a;
+    const double m = b > a ? b : a;
+    return b != b ? b : m;
 }
 
 static inline int64_t fb_mini(int64_t a, int64_t b)

@@ -147,6 +147,29 @@ static void hoist(loops *l, int level)
         if (!(l->s->values[i].rows & inside) && l->s->values[i].depth == 0) fb_emit_needed(l->e, i, FB_NONE);
 }
 
+/* Vectors whose places take divisions of the last variable are computed in 32 bits where all numbers on the way fit:
+ * processors have no vectors of quotients, nor shifts of signed numbers, in 64. (226,000 elements of phases with a sigmoid
+ * behind them, two cores: 767 µs, 132 so.) NULL: as all variables are. */
+static const char *type_along(const loops *l, fb_ix v)
+{
+    fb_index_pool *pool = l->e->nest->pool;
+    bool worked_out = false;
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *x = &l->s->values[i];
+        int64_t stride;
+        fb_ix rest;
+        if (x->kind == FB_VALUE_INDEX || x->kind == FB_VALUE_RANDOM) return NULL; /* numbers of 64 bits */
+        for (int c = x->when; c != FB_NONE; c = l->e->nest->whens[c].outer)
+            if (fb_ix_reach(pool, l->e->nest->whens[c].at) > INT32_MAX / 2) return NULL;
+        if (x->kind != FB_VALUE_LOAD || x->space != FB_NONE) continue;
+        if (fb_ix_reach(pool, x->at) > INT32_MAX / 2) return NULL;
+        worked_out |= fb_ix_uses(pool, x->at, v) && !fb_ix_stride(pool, x->at, v, &stride, &rest);
+    }
+    for (int i = 0; i < l->s->n_roots; i++)
+        if (fb_ix_reach(pool, l->s->roots[i].at) > INT32_MAX / 2) return NULL;
+    return worked_out ? "int" : NULL;
+}
+
 /* A chain's member is the block's, and no loop. */
 static void pragma_simd_over(loops *l, fb_ix v)
 {
@@ -159,7 +182,7 @@ static void elements_between(loops *l, fb_ix v, int64_t from, int64_t to)
     fb_emitter *e = l->e;
     if (from == to) return;
     bool *mark = fb_emit_mark(e);
-    fb_emit_for(e, NULL, var(l, v), fb_emit_number(e, from), fb_emit_number(e, to), NULL);
+    fb_emit_for(e, type_along(l, v), var(l, v), fb_emit_number(e, from), fb_emit_number(e, to), NULL);
     store_roots(l, FB_NONE, 0);
     fb_emit_close(e);
     fb_emit_forget(e, mark);
@@ -170,8 +193,14 @@ static void inner_elements(loops *l, fb_ix v, int64_t extent)
 {
     const fb_interior whole = l->e->inside, x = fb_section_interior(l->e->nest, l->s, FB_NONE);
     if (x.var == FB_NONE) {
+        const char *type = l->e->nest->chain ? NULL : type_along(l, v);
         pragma_simd_over(l, v);
-        open_for(l, v, extent);
+        if (type) {
+            fb_emit_for(l->e, type, var(l, v), "0", fb_emit_number(l->e, extent), NULL);
+            l->opened++;
+        } else {
+            open_for(l, v, extent);
+        }
         store_roots(l, FB_NONE, 0);
         return;
     }
@@ -543,6 +572,82 @@ static void open_pass(loops *l, fb_pass p, bool ordered, bool threads, pass_part
     }
 }
 
+/* ---- what is computed ahead of a loop that goes in order ---- */
+
+enum { AHEAD = 256 }; /* elements at a time: they stay in the nearest cache */
+
+/* Does it wait for what the pass has come to so far? */
+static bool waits_for_order(const loops *l, fb_pass p, fb_val v)
+{
+    const fb_value *x = &l->s->values[v];
+    if (x->space != p.space) return false;
+    if (x->kind == FB_VALUE_SCAN && x->over == p.space) return true;
+    for (int a = 0; a < x->n_args; a++)
+        if (waits_for_order(l, p, x->args[a])) return true;
+    return false;
+}
+
+static bool is_slow(const loops *l, fb_pass p, fb_val v)
+{
+    const fb_value *x = &l->s->values[v];
+    if (x->space != p.space || l->e->whole[v]) return false;
+    if (x->kind == FB_VALUE_OP && fb_op_get(l->e->nest->graph->nodes[x->node].op)->special) return true;
+    for (int a = 0; a < x->n_args; a++)
+        if (is_slow(l, p, x->args[a])) return true;
+    return false;
+}
+
+/* Marks operands of what goes in order that are slow functions of what does not: vectors of these are computed first.
+ * (cumsum of softplus, 257 rows of 3001 on two cores: 4.1 ms element by element.) */
+static bool find_ahead(const loops *l, fb_pass p, const bool *needed, bool *ahead)
+{
+    bool any = false;
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
+        if (!scan && !(fb_value_reduces(v, p) && fb_emit_reduction(l->e, i).arg)) continue;
+        fb_val of = v->args[0];
+        ahead[of] = !l->s->values[of].kept && is_slow(l, p, of) && !waits_for_order(l, p, of);
+        any |= ahead[of];
+    }
+    return any && l->s->spaces[p.space].n;
+}
+
+static const char *ahead_name(const loops *l, fb_val v)
+{
+    return fb_arena_printf(l->e->arena, "%s_ahead", l->e->names[v]);
+}
+
+/* Opens the pass in chunks: what is marked is made of a chunk's elements, and then they are gone through in order. */
+static void open_ahead(loops *l, fb_pass p, const bool *ahead)
+{
+    fb_emitter *e = l->e;
+    const fb_space *space = &l->s->spaces[p.space];
+    const char *last = var(l, space->var[space->n - 1]), *start = chunk_start(l, last);
+    int64_t extent = space->extent[space->n - 1];
+    for (int i = 0; i < l->s->n_values; i++)
+        if (ahead[i]) fb_emit(e, "_Alignas(64) %s %s[%d];", fb_emit_type(e, i), ahead_name(l, i), AHEAD);
+    for (int d = 0; d < space->n - 1; d++) open_for(l, space->var[d], space->extent[d]);
+    open_chunks(l, last, extent, AHEAD);
+    l->opened++;
+    fb_emit(e, "const int64_t fb_end = %s + %d < %" PRId64 " ? %s + %d : %" PRId64 ";", start, AHEAD, extent, start,
+            AHEAD, extent);
+    bool *mark = fb_emit_mark(e);
+    pragma_simd(l, "");
+    fb_emit_for(e, NULL, last, start, "fb_end", NULL);
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!ahead[i]) continue;
+        fb_emit_needed(e, i, p.space);
+        fb_emit(e, "%s[%s - %s] = %s;", ahead_name(l, i), last, start, fb_emit_ref(e, i));
+    }
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    for (int i = 0; i < l->s->n_values; i++)
+        if (ahead[i]) e->whole[i] = fb_arena_printf(e->arena, "%s[%s - %s]", ahead_name(l, i), last, start);
+    fb_emit_for(e, NULL, last, start, "fb_end", NULL);
+    l->opened++;
+}
+
 static void end_reductions(loops *l, fb_pass p)
 {
     for (int i = 0; i < l->s->n_values; i++) {
@@ -574,12 +679,18 @@ static void emit_pass(loops *l, int number)
         declare_accumulators(l, p);
     }
     int outside = l->opened;
-    open_pass(l, p, ordered, threads, parts);
+    bool *ahead = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    if (ordered && find_ahead(l, p, needed, ahead))
+        open_ahead(l, p, ahead);
+    else
+        open_pass(l, p, ordered, threads, parts);
     bool *mark = fb_emit_mark(e);
     fill_kept(l, p, needed);
     pass_body(l, p, "");
     fb_emit_forget(e, mark);
     close_to(l, outside);
+    for (int i = 0; i < l->s->n_values; i++)
+        if (ahead[i]) e->whole[i] = NULL;
     if (parts.count) close_parts(l, p, parts, 0);
     refer_kept(l, p, needed);
     end_reductions(l, p);

@@ -440,8 +440,7 @@ static bool is_open(const fb_trial_eval *e, fb_id id, int lane, double y, double
  * it is, or no number where it may do both: whatever is compared with it must not find all lanes of one mind. */
 static double lost_of(const fb_trial_eval *e, fb_id id, int lane, double y, double error)
 {
-    uint32_t draw = fb_trial_draw(fb_trial_bits(y), fb_trial_key(e->s, 0, id, FB_DRAW_SUM));
-    switch (((uint32_t)lane + draw % 3) % 3) {
+    switch (((uint64_t)lane + fb_trial_key(e->s, 0, id, FB_DRAW_SUM) % 3) % 3) { /* some of eight lanes have each */
     case 0: return isnan(error) ? NAN : y;
     case 1: return copysign(INFINITY, y);
     default: return copysign(0, y);
