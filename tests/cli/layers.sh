@@ -80,6 +80,31 @@ else
     report ok "a convolution of eager # SKIP there is no python3"
 fi
 
+# How a processor goes through what is slow or far apart: vectors of functions ahead of a running sum, and places that take
+# divisions in 32 bits.
+cat >ahead.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script { title = "ahead", model = function(g)
+  local x = g:input("x", { 5, 700 }, "f32", { dist = "normal" })
+  return x:softplus():cumsum(1) - x:mean(1, true)
+end }
+LUA
+cat >places.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script { title = "places", model = function(g)
+  local x = g:input("x", { 7, 9, 33 }, "f32", { dist = "normal" })
+  return x:view({ 7, 9, 33, 1 }):pad({ 0, 1 }):view({ 7, 9, 66 }):slice(2, 1, 64):sigmoid()
+end }
+LUA
+fb emit ahead.lua max --device host
+is "what a running sum adds up is computed ahead of it" 0 out 'softplus_ahead\[r - r0\] = softplus' out 'cumsum \+= softplus_ahead\[r - r0\]'
+fb run ahead.lua max@host
+is "and is right" 0 out '✓'
+fb emit places.lua max --device host
+is "places that take divisions are numbers of 32 bits" 0 out 'for \(int [jk] = 0; [jk] < 63; [jk]\+\+\)'
+fb run places.lua max@host
+is "and right ones" 0 out '✓'
+
 # A sort against a sort by hand: the position of the k-th smallest is where as many go before it.
 cat >sorts.lua <<'LUA'
 local fb, nn = require "fusebox", require "nn"
