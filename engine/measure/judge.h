@@ -56,7 +56,7 @@
 #define FB_JUDGE_ONE_LEAST 1024
 #define FB_JUDGE_FEW       1e-3
 #define FB_JUDGE_FEW_LEAST 3
-#define FB_JUDGE_SMALL     1024
+#define FB_JUDGE_SMALL     8
 
 enum { FB_JUDGE_REGIONS = 22, FB_JUDGE_BINS = 24, FB_JUDGE_SIZES = 256 };
 
