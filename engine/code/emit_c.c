@@ -153,21 +153,17 @@ static void hoist(loops *l, int level)
 static const char *type_along(const loops *l, fb_ix v)
 {
     fb_index_pool *pool = l->e->nest->pool;
-    bool worked_out = false;
+    if (!fb_schedule_divides(l->e->nest, l->s, v, 1)) return NULL;
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *x = &l->s->values[i];
-        int64_t stride;
-        fb_ix rest;
         if (x->kind == FB_VALUE_INDEX || x->kind == FB_VALUE_RANDOM) return NULL; /* numbers of 64 bits */
         for (int c = x->when; c != FB_NONE; c = l->e->nest->whens[c].outer)
             if (fb_ix_reach(pool, l->e->nest->whens[c].at) > INT32_MAX / 2) return NULL;
-        if (x->kind != FB_VALUE_LOAD || x->space != FB_NONE) continue;
-        if (fb_ix_reach(pool, x->at) > INT32_MAX / 2) return NULL;
-        worked_out |= fb_ix_uses(pool, x->at, v) && !fb_ix_stride(pool, x->at, v, &stride, &rest);
+        if (x->kind == FB_VALUE_LOAD && x->space == FB_NONE && fb_ix_reach(pool, x->at) > INT32_MAX / 2) return NULL;
     }
     for (int i = 0; i < l->s->n_roots; i++)
         if (fb_ix_reach(pool, l->s->roots[i].at) > INT32_MAX / 2) return NULL;
-    return worked_out ? "int" : NULL;
+    return "int";
 }
 
 /* A chain's member is the block's, and no loop. */

@@ -308,6 +308,16 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
         if (is_made_here(f, i)) fb_emit(e, "fb_store(%s + %s, %s);", held_name(f, i), f->within, kept_name(f, i));
 }
 
+/* A root's element `at` of a pack that is stored whole. */
+static void put_in_pack(frame *f, int root, const char *at)
+{
+    fb_emitter *e = f->e;
+    const fb_root *r = &f->s->roots[root];
+    const char *value = fb_emit_ref(e, r->value);
+    value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
+    fb_emit(e, "%s.at[%s] = %s;", pack_name(f, root), at, value);
+}
+
 /* Stores of a space's roots at one element; into packs where whole vectors are stored. */
 static void store_elements(frame *f, const walk *w, int space, int depth, bool guarded)
 {
@@ -318,9 +328,7 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
         fb_emit_needed(e, r->value, space);
         bool packed = w->space->n && packs_root(f, w, space, r);
         if (packed) {
-            const char *value = fb_emit_ref(e, r->value);
-            value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
-            fb_emit(e, "%s.at[%s] = %s;", pack_name(f, i), w->v, value);
+            put_in_pack(f, i, w->v);
             continue;
         }
         if (guarded) fb_emit_if(e, FB_MUTATE(55, "%s", "%s || true"), f->inside);
@@ -441,11 +449,8 @@ static void emit_runs(frame *f)
                 pack_name(f, i));
     fb_emit_unrolled(e, "fb_g", fb_emit_number(e, each));
     for (int i = 0; i < f->s->n_roots; i++) {
-        const fb_root *r = &f->s->roots[i];
-        fb_emit_needed(e, r->value, FB_NONE);
-        const char *value = fb_emit_ref(e, r->value);
-        value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
-        fb_emit(e, "%s.at[fb_g] = %s;", pack_name(f, i), value);
+        fb_emit_needed(e, f->s->roots[i].value, FB_NONE);
+        put_in_pack(f, i, "fb_g");
     }
     step_variables(f, w.space);
     fb_emit_close(e);

@@ -447,8 +447,7 @@ static int64_t rows_asked(const fb_nest *nest, const fb_knobs *knobs)
     return fb_knob_of(knobs, FB_KNOB_ROWS);
 }
 
-/* Does the place of an element, or whether there is one, take divisions of the last variable for each? */
-static bool is_worked_out(const fb_nest *nest, const fb_section *s, fb_ix last, int vector)
+bool fb_schedule_divides(const fb_nest *nest, const fb_section *s, fb_ix last, int vector)
 {
     int64_t stride;
     fb_ix rest;
@@ -475,7 +474,7 @@ static bool deal_lines(const fb_nest *nest, const fb_knobs *knobs, int vector, f
     int64_t along = s->rows.extent[n - 1] / vector, parts = fb_ceil_div(along, x->threads);
     int64_t lines = x->rows / s->rows.extent[n - 1], idle = parts * x->threads - along;
     bool pays = x->rows / vector >= MANY && along >= x->threads && idle <= along / IDLE && lines >= each;
-    pays = pays && (vector == 1 || is_worked_out(nest, s, s->rows.var[n - 1], vector));
+    pays = pays && (vector == 1 || fb_schedule_divides(nest, s, s->rows.var[n - 1], vector));
     if (!asked && !pays) return false;
     x->deal = FB_DEAL_LINES;
     x->each = (int)each;
@@ -511,7 +510,7 @@ static bool deal_runs(const fb_nest *nest, const fb_knobs *knobs, int vector, fb
         int most = nest->target->vector_bytes / size_in(nest, r->storage);
         each = most < each ? most : each;
     }
-    bool pays = each > vector && x->rows % each == 0 && is_worked_out(nest, s, s->rows.var[n - 1], 1);
+    bool pays = each > vector && x->rows % each == 0 && fb_schedule_divides(nest, s, s->rows.var[n - 1], 1);
     for (int i = 0; i < s->n_roots && pays; i++) {
         const fb_root *r = &s->roots[i];
         int64_t from;

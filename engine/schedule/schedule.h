@@ -74,6 +74,8 @@ bool fb_packs_root(const fb_nest *nest, const fb_section *s, const fb_root *r, f
 /* Are `vector` elements of a storage that are neighbours along `last` neighbours in memory, at multiples of their size?
  * Also when a loop's step moves the pointer. */
 bool fb_packs(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vector);
+/* Does the place of an element that a section of elements loads take divisions of the last variable, for each by itself? */
+bool fb_schedule_divides(const fb_nest *nest, const fb_section *s, fb_ix last, int vector);
 /* Are elements of a root stored in the order of the section's rows, one behind the other, from element *from on? */
 bool fb_schedule_flat(const fb_nest *nest, const fb_section *s, const fb_root *r, int64_t *from);
 /* Does a loop that the kernel is in move the storage's pointer by whole vectors, if at all? */

@@ -497,14 +497,19 @@ for _name in ("reflection", "replication"):
             g, x, amounts, _mode)
 
 
+def spread(g, x, dim, step):
+    """`step` - 1 zeros behind each element along a dimension."""
+    before, n, after = x.shape[:dim], x.shape[dim], x.shape[dim + 1:]
+    if step == 1:
+        return x
+    return g.view(g.pad(g.view(x, before + [n, 1] + after), [0, 0] * len(after) + [0, step - 1]), before + [n * step] + after)
+
+
 def stuffed(g, x, dim, step):
     """`step` - 1 zeros between the elements along a dimension: 1 + (n - 1) * step of them."""
     if step == 1 or not x.shape[dim]:
         return x
-    before, n, after = x.shape[:dim], x.shape[dim], x.shape[dim + 1:]
-    x = g.view(x, before + [n, 1] + after)
-    x = g.pad(x, [0, 0] * len(after) + [0, step - 1])
-    return g.slice(g.view(x, before + [n * step] + after), dim, 0, (n - 1) * step + 1)
+    return g.slice(spread(g, x, dim, step), dim, 0, (x.shape[dim] - 1) * step + 1)
 
 
 @call("slice_scatter")

@@ -5,7 +5,7 @@ Those that fusebox knows as one op (linear, addmm, layer_norm, softmax, silu, at
 import functools
 import math
 
-from torch_calls import CALLS, _arange, _chunk, _clamp, call, in_f32, lowest, stuffed
+from torch_calls import CALLS, _arange, _chunk, _clamp, call, in_f32, lowest, spread, stuffed
 from torch_graph import FLOATS, Unsupported, broadcast, dtype_of, number, refuse
 
 
@@ -381,14 +381,6 @@ def phase_of(n, stride, dilation):
     if stride > 1 and dilation * (n - 1) // stride + 1 > n:
         return common, 1, dilation, stride
     return common, stride, dilation, 1
-
-
-def spread(g, x, dim, step):
-    """`step` - 1 zeros behind each element along a dimension."""
-    before, n, after = x.shape[:dim], x.shape[dim], x.shape[dim + 1:]
-    if step == 1:
-        return x
-    return g.view(g.pad(g.view(x, before + [n, 1] + after), [0, 0] * len(after) + [0, step - 1]), before + [n * step] + after)
 
 
 def by_phases(g, x, w, b, size, stride, padding, dilation, groups):

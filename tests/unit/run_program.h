@@ -340,4 +340,21 @@ static inline bool check_program(const fb_program *p, void *const *buffers, cons
     return true;
 }
 
+/* A program that was added to the unit is run, and held against the interpreter. The text says what is wrong; with FB_KEEP
+ * that kernel's source is printed. */
+static inline bool runs_right(const unit *u, int number, const fb_program *p, const fb_graph *g, char text[512])
+{
+    fb_error err;
+    fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+    if (!reference) fail_msg("%s", err.text);
+    char *storage;
+    void **buffers = run_program(u, number, p, g, 3, &storage);
+    bool right = check_program(p, buffers, g, reference, text);
+    if (!right && getenv("FB_KEEP")) fprintf(stderr, "%s\n", p->kernels[0].source);
+    fb_free(storage);
+    fb_free(buffers);
+    fb_interp_free(reference);
+    return right;
+}
+
 #endif

@@ -24,17 +24,8 @@ static fb_plan *plan_of(fb_graph *g, fb_planner **planner, const char *preset)
 
 static void check_run(int which, const unit *u, int number, const fb_program *p, const fb_graph *g)
 {
-    fb_error err;
-    fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
-    if (!reference) fail_msg("%s", err.text);
-    char text[512], *storage;
-    void **buffers = run_program(u, number, p, g, 3, &storage);
-    bool right = check_program(p, buffers, g, reference, text);
-    if (!right && getenv("FB_KEEP")) fprintf(stderr, "%s\n", p->kernels[0].source);
-    if (!right) fail_msg("case %d: %s", which, text);
-    fb_free(storage);
-    fb_free(buffers);
-    fb_interp_free(reference);
+    char text[512];
+    if (!runs_right(u, number, p, g, text)) fail_msg("case %d: %s", which, text);
 }
 
 static void test_emulated(void **state)
