@@ -22,7 +22,7 @@ static inline void must_show(term *t, const char *text)
 {
     if (term_wait(t, text, PATIENCE_MS)) return;
     fprintf(stderr, "%s", term_screen(t));
-    fail_msg("no \"%s\"", text);
+    fail_msg("no \"%s\"%s", text, term_ended(t) ? ": the program has ended" : "");
 }
 
 static inline void must_not_show(term *t, const char *text)

@@ -166,22 +166,26 @@ bool term_wait(term *t, const char *text, int limit_ms)
 {
     int64_t until = now_ms() + limit_ms;
     while (!term_shows(t, text)) {
+        bool ended = term_ended(t);
         if (now_ms() > until) return false;
-        read_some(t, 20);
+        if (!read_some(t, 20) && ended) return false;
     }
     return true;
+}
+
+bool term_ended(term *t)
+{
+    int status;
+    if (t->status < 0 && waitpid(t->pid, &status, WNOHANG) == t->pid) t->status = status;
+    return t->status >= 0;
 }
 
 int term_end(term *t, int limit_ms)
 {
     int64_t until = now_ms() + limit_ms;
-    while (t->status < 0) {
-        int status;
+    while (!term_ended(t)) {
         read_some(t, 10);
-        if (waitpid(t->pid, &status, WNOHANG) == t->pid)
-            t->status = status;
-        else if (now_ms() > until)
-            return -1;
+        if (now_ms() > until) return -1;
     }
     while (read_some(t, 20)) continue;
     return t->status;
@@ -304,7 +308,7 @@ static void send_bytes(term *t, const char *bytes, size_t n)
     while (n > 0) {
         ssize_t done = write(t->fd, bytes, n);
         if (done < 0 && errno != EAGAIN) return;
-        if (done < 0 && waitpid(t->pid, &t->status, WNOHANG) == t->pid) return; /* nobody reads any more */
+        if (done < 0 && term_ended(t)) return; /* nobody reads any more */
         if (done > 0)
             bytes += done, n -= (size_t)done;
         else

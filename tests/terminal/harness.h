@@ -24,8 +24,9 @@ void term_hang_up(term *t); /* closes our side of the line */
 
 /* Reads what comes until nothing has come for `quiet_ms`; false when that does not happen within `limit_ms`. */
 bool term_rest(term *t, int quiet_ms, int limit_ms);
-/* Reads until the screen holds the text. */
+/* Reads until the screen holds the text; false when it never does, or when the program has ended without. */
 bool term_wait(term *t, const char *text, int limit_ms);
+bool term_ended(term *t); /* whether the program has */
 /* Waits for the program's end: the status as waitpid gives it, -1 when it does not end in time. */
 int term_end(term *t, int limit_ms);
 

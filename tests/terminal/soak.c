@@ -169,12 +169,35 @@ static void another_size(term *t)
     term_rest(t, 20, 200);
 }
 
-static void one_turn(term *t)
+/* The last keys before the workbench went, for whoever has to find out why. */
+enum { LAST_KEYS = 12 };
+static const char *last_keys[LAST_KEYS];
+static int sent;
+
+static void send_any_keys(term *t)
 {
     enum { KEYS = sizeof keys / sizeof *keys };
+    const char *now = keys[any(KEYS)];
+    last_keys[sent++ % LAST_KEYS] = now;
+    term_keys(t, now);
+}
+
+/* What it said, and how it came to that: 180 s of waiting for a screen would tell neither. */
+static void must_live(term *t)
+{
+    if (!term_ended(t)) return;
+    term_rest(t, 100, 1000);
+    fprintf(stderr, "%s# keys before it ended:", term_screen(t));
+    for (int i = sent < LAST_KEYS ? 0 : sent - LAST_KEYS; i < sent; i++)
+        fprintf(stderr, " %s", last_keys[i % LAST_KEYS]);
+    fail_msg("the workbench ended with status %#x", (unsigned)term_end(t, 0));
+}
+
+static void one_turn(term *t)
+{
     int what = any(100);
     if (what < 90)
-        term_keys(t, keys[any(KEYS)]);
+        send_any_keys(t);
     else if (what < 93)
         another_size(t);
     else if (what < 96)
@@ -184,6 +207,7 @@ static void one_turn(term *t)
     else
         term_rest(t, 30, 300);
     if (any(8) == 0) term_rest(t, 2, 50);
+    must_live(t);
 }
 
 static void nothing_wears_it_down(void **unused)

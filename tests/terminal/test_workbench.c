@@ -341,6 +341,28 @@ static void saving_reloads(void **unused)
     quit(t);
 }
 
+/* A line of a source leads to its node, and nowhere once the script makes another graph. */
+static void lines_lead_to_nodes(void **unused)
+{
+    (void)unused;
+    static const char before[] = "return function(g) return g:input(\"x\", { 8, 64 }):exp():tanh():sum(1) end\n",
+                      after[] = "return function(g) return g:input(\"x\", { 8 }):relu() end\n";
+    for (int other = 0; other < 2; other++) {
+        term *t = start(write_script("lines.lua", before), NULL);
+        must_show(t, "tanh", SOON_MS);
+        term_keys(t, "/ \"tanh\" Enter @wait Enter");
+        must_show(t, "tanh[i] = ", SOON_MS);
+        term_keys(t, "/ \"tanh[i]\" Enter");
+        must_show(t, "tanh = tanh(exp)", SOON_MS);
+        if (other) write_script("lines.lua", after);
+        for (int waited = 0; other && waited < SOON_MS && term_shows(t, "tanh = tanh(exp)"); waited += 50)
+            term_rest(t, 50, 50);
+        term_keys(t, "@wait Enter @wait");
+        must_show(t, other ? "tanh[i] = " : "graph · ", SOON_MS);
+        quit(t);
+    }
+}
+
 /* Of the script that was open nothing stays: neither its columns nor what its parameters were set to. */
 static void another_script_is_fresh(void **unused)
 {
@@ -616,6 +638,7 @@ int main(void)
         cmocka_unit_test(start_list_opens),
         cmocka_unit_test(puzzle_is_answered),
         cmocka_unit_test(saving_reloads),
+        cmocka_unit_test(lines_lead_to_nodes),
         cmocka_unit_test(another_script_is_fresh),
         cmocka_unit_test(a_source_outlives_its_graph),
         cmocka_unit_test(columns_are_named),

@@ -450,8 +450,8 @@ static void another_kernel(fb_app *app, int step)
 
 static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
-    const source *now = state(app);
     fb_scroll *s = &app->scroll[FB_VIEW_SOURCE];
+    fb_id node;
     (void)arg;
     switch (c) {
     case FB_CMD_RIGHT: s->left += STEP; return true;
@@ -465,13 +465,13 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     case FB_CMD_EDGE_BACK:
     case FB_CMD_EDGE_NEXT: another_kernel(app, c == FB_CMD_EDGE_NEXT ? 1 : -1); return true;
     case FB_CMD_ENTER:
-        if (now->node && s->cursor < now->n && now->node[s->cursor] != FB_NONE) {
-            fb_outline_reveal(app->model.outline, now->node[s->cursor]);
-            fb_model_refold(app);
-            fb_model_go(app, now->node[s->cursor]);
-            app->focus = FB_VIEW_GRAPH;
-            fb_app_hide(app);
-        }
+        node = node_at(app, s->cursor);
+        if (node == FB_NONE) return true;
+        fb_outline_reveal(app->model.outline, node);
+        fb_model_refold(app);
+        fb_model_go(app, node);
+        app->focus = FB_VIEW_GRAPH;
+        fb_app_hide(app);
         return true;
     default: return false;
     }
