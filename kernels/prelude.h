@@ -175,6 +175,19 @@ static inline int64_t fb_maxi(int64_t a, int64_t b)
     return b > a ? b : a;
 }
 
+/* Two choices side by side, as above: a choice inside a choice becomes branches. */
+static inline float fb_clampf(float x, float low, float high)
+{
+    const float m = x > high ? high : x;
+    return x < low ? low : m;
+}
+
+static inline double fb_clamp(double x, double low, double high)
+{
+    const double m = x > high ? high : x;
+    return x < low ? low : m;
+}
+
 /* clang-format off */
 #pragma omp declare reduction(fb_minf : float : omp_out = fb_minf(omp_out, omp_in)) initializer(omp_priv = INFINITY)
 #pragma omp declare reduction(fb_maxf : float : omp_out = fb_maxf(omp_out, omp_in)) initializer(omp_priv = -INFINITY)

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Best first. A plain libblas often carries the cblas_ names too (Debian's does); elsewhere they are in libcblas. */
 static const char *const candidates[] = {"libopenblas.so.0", "libopenblas.so", "libblas.so.3", "libcblas.so.3"};
@@ -71,6 +72,18 @@ static void *find_library(void)
                            state.library, &state.error);
 }
 
+static bool has_avx512(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
 /* What to call a CPU that OpenBLAS does not know, for the library may be older: it then takes it for one of the year
  * 2004, at a quarter of its speed. NULL: it knows it. */
 static const char *unknown_cpu(void *handle)
@@ -80,14 +93,21 @@ static const char *unknown_cpu(void *handle)
     __builtin_cpu_init();
     bool wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (!wide || !core || strcmp(core, "Prescott") != 0) return NULL;
-    bool wider = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
-                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                 __builtin_cpu_supports("avx512vl");
-    return wider ? "SkylakeX" : "Haswell";
+    return has_avx512() ? "SkylakeX" : "Haswell";
 #else
     (void)handle;
     return NULL;
 #endif
+}
+
+static bool is_narrow(void *handle)
+{
+    static const char *const wide[] = {"SkylakeX", "Cooperlake", "Sapphirerapids"};
+    const char *core = answer(handle, "openblas_get_corename");
+    if (!core || !has_avx512()) return false;
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (!strcasecmp(core, wide[i])) return false;
+    return true;
 }
 
 /* OpenBLAS looks at the CPU, and before that at OPENBLAS_CORETYPE, only while it is loaded. */
@@ -120,6 +140,7 @@ static void open_library(void)
     state.found = handle;
     if (handle) {
         describe(handle);
+        state.blas.narrow = is_narrow(handle);
         keep_to_one_thread(handle);
     }
     state.blas.library = state.library;

@@ -7,11 +7,14 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 enum { FB_BLAS_ROW_MAJOR = 101, FB_BLAS_COL_MAJOR = 102, FB_BLAS_NO_TRANS = 111, FB_BLAS_TRANS = 112 };
 
 typedef struct {
     const char *library;     /* the file the loader chose */
     const char *description; /* "OpenBLAS 0.3.21 …" where the library says so, else its file */
+    bool narrow;             /* it says that it uses half of this CPU's vectors, being older */
 
     /* Always there: c = alpha · op(a) op(b) + beta · c, with op(a) m × k and op(b) k × n. */
     void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,

@@ -24,6 +24,13 @@ typedef struct {
     int trans, ld;
 } operand;
 
+/* A thread's tasks. */
+typedef struct {
+    atomic_llong next;
+    int64_t end;
+    char apart[112]; /* no two on a cache line */
+} share;
+
 struct fb_host_gemm {
     fb_host *host;
     fb_gemm_call call; /* row and column strides exchanged where the one row is made the one column, see `turned` */
@@ -34,6 +41,7 @@ struct fb_host_gemm {
     operand a, b;
     int64_t block_rows, block_cols, row_blocks, col_blocks;
     bool epilogue_after; /* blocks are no whole rows: the epilogue runs when all are done */
+    share *shares; /* a thread of the team */
     /* 16-bit operands: float copies of a, b, c, with the same strides; `before`: of them, elements in front of the
      * first one, where a stride is negative */
     float *wide[3];
@@ -149,12 +157,27 @@ static void epilogue_blocks(fb_host_gemm *g, int64_t parts)
     set_blocks(g, blocks > parts ? fb_ceil_div(blocks, parts) * parts : parts, 1);
 }
 
+/* Parts of each product of a batch, so that threads end at about the same time: three products of two threads would
+ * keep one of them waiting for a quarter of the time. Each part more packs something again. */
+static int64_t parts_of_member(int64_t batch, int64_t threads, int64_t flops)
+{
+    const double again = 0.03;
+    double least = INFINITY;
+    int64_t best = 1;
+    for (int64_t p = 1; p <= threads && batch > 0; p++) {
+        double turns = (double)fb_ceil_div(batch * p, threads) / (double)p * (1 + again * (double)(p - 1));
+        if (p > 1 && (turns >= least || flops / (batch * p) < FB_SMALL_PRODUCT)) continue;
+        least = turns;
+        best = p;
+    }
+    return best;
+}
+
 static void choose_blocks(fb_host_gemm *g)
 {
     const fb_gemm_call *c = &g->call;
-    int64_t threads = g->host->rt.threads, flops = 2 * c->m * c->n * c->k * c->batch;
-    int64_t parts =
-        flops < FB_SMALL_PRODUCT || c->batch >= threads ? 1 : fb_ceil_div(threads, c->batch > 0 ? c->batch : 1);
+    int64_t flops = 2 * c->m * c->n * c->k * c->batch;
+    int64_t parts = flops < FB_SMALL_PRODUCT ? 1 : parts_of_member(c->batch, g->host->rt.threads, flops);
     if (g->how == HOW_VECTOR || !g->epilogue || g->turned) {
         if (g->turned && g->epilogue && c->batch > 1) parts = 1;
         g->epilogue_after = g->turned && parts > 1;
@@ -207,6 +230,7 @@ fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_ent
     g->host = h;
     g->call = *call;
     g->epilogue = epilogue;
+    g->shares = fb_calloc((size_t)h->rt.threads, sizeof *g->shares);
     choose_how(g, true);
     choose_blocks(g);
     if (fb_dtype_is_half(call->dtype)) make_wide(g);
@@ -217,6 +241,7 @@ void fb_host_gemm_free(fb_host_gemm *g)
 {
     if (!g) return;
     for (int i = 0; i < 3; i++) fb_free(g->wide[i]);
+    fb_free(g->shares);
     fb_free(g);
 }
 
@@ -228,7 +253,6 @@ typedef struct {
     char *c;
     void *half_c; /* 16-bit operands: where the result is narrowed to */
     void *const *args;
-    atomic_llong next;
 } gemm_run;
 
 typedef struct {
@@ -323,21 +347,39 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static void run_one(const gemm_run *r, int64_t number)
+{
+    const fb_host_gemm *g = r->g;
+    int64_t a_member = g->row_blocks * g->col_blocks, block = number % a_member,
+            row = block / g->col_blocks * g->block_rows, col = block % g->col_blocks * g->block_cols;
+    task t = {.batch = number / a_member,
+              .row = row,
+              .col = col,
+              .row_end = least(row + g->block_rows, g->call.m),
+              .col_end = least(col + g->block_cols, g->call.n)};
+    run_task(r, &t);
+}
+
+/* Neighbouring tasks first, those of the operands that this thread's loops have made just before, and then what others
+ * have not begun. (Windows of a convolution, written again where the other core had read them: 450 µs, 70 so.) */
 static void run_part(void *ctx, int index, int count)
 {
     gemm_run *r = ctx;
     const fb_host_gemm *g = r->g;
-    int64_t a_member = g->row_blocks * g->col_blocks, all = a_member * g->call.batch;
-    (void)index, (void)count;
-    for (int64_t i; (i = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed)) < all;) {
-        int64_t block = i % a_member, row = block / g->col_blocks * g->block_rows,
-                col = block % g->col_blocks * g->block_cols;
-        task t = {.batch = i / a_member,
-                  .row = row,
-                  .col = col,
-                  .row_end = least(row + g->block_rows, g->call.m),
-                  .col_end = least(col + g->block_cols, g->call.n)};
-        run_task(r, &t);
+    int n = g->host->rt.threads; /* the team may be smaller than it was told to be */
+    (void)count;
+    for (int k = 0; k < n; k++) {
+        share *s = &g->shares[(index + k) % n];
+        for (int64_t i; (i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) < s->end;) run_one(r, i);
+    }
+}
+
+static void share_out(fb_host_gemm *g, int64_t tasks)
+{
+    int n = g->host->rt.threads;
+    for (int i = 0; i < n; i++) {
+        atomic_store_explicit(&g->shares[i].next, tasks * i / n, memory_order_relaxed);
+        g->shares[i].end = tasks * (i + 1) / n;
     }
 }
 
@@ -373,10 +415,12 @@ void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, vo
         r.c = (char *)g->wide[2];
         r.half_c = c;
     }
-    if (g->row_blocks * g->col_blocks * call->batch > 1)
+    int64_t tasks = g->row_blocks * g->col_blocks * call->batch;
+    share_out(g, tasks);
+    if (tasks > 1)
         g->host->rt.team(run_part, &r);
-    else
-        run_part(&r, 0, 1);
+    else if (tasks)
+        run_one(&r, 0);
     if (!g->epilogue || !g->epilogue_after) return;
     g->epilogue(&(fb_host_args){.buffers = args, .first = 0, .last = call->batch * (g->turned ? 1 : call->m)});
 }
