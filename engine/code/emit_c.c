@@ -22,7 +22,9 @@ typedef struct {
     fb_loops_schedule x;
     const char *lane; /* FB_LOOPS_LANES: how a lane's entry is indexed: "j - j0" */
     int opened;
-    bool *declared; /* a value: its accumulator is */
+    bool *declared; /* a value: its accumulator is, or its elements ahead of a loop */
+    fb_loops_staged staged;
+    const char *stand_in; /* … one of its elements */
 } loops;
 
 /* ---- the frame ---- */
@@ -621,8 +623,11 @@ static void open_ahead(loops *l, fb_pass p, const bool *ahead)
     const fb_space *space = &l->s->spaces[p.space];
     const char *last = var(l, space->var[space->n - 1]), *start = chunk_start(l, last);
     int64_t extent = space->extent[space->n - 1];
-    for (int i = 0; i < l->s->n_values; i++)
-        if (ahead[i]) fb_emit(e, "_Alignas(64) %s %s[%d];", fb_emit_type(e, i), ahead_name(l, i), AHEAD);
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!ahead[i] || l->declared[i]) continue; /* by a pass before this one, of the same row */
+        fb_emit(e, "_Alignas(64) %s %s[%d];", fb_emit_type(e, i), ahead_name(l, i), AHEAD);
+        l->declared[i] = true;
+    }
     for (int d = 0; d < space->n - 1; d++) open_for(l, space->var[d], space->extent[d]);
     open_chunks(l, last, extent, AHEAD);
     l->opened++;
@@ -770,6 +775,18 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     fb_emit_close(e);
 }
 
+enum { WITHIN = 16 }; /* points that are written out in a lane */
+
+/* Is the innermost loop over points in that over lanes, so that sums stay in registers meanwhile? Where there is a test
+ * gcc 12 goes wrong with it (emit_value.c), and what windows have in common has none left. */
+static bool goes_within(const loops *l, fb_pass p)
+{
+    const fb_loops_staged *x = &l->staged;
+    const fb_space *space = &l->s->spaces[p.space];
+    return x->value != FB_NONE && l->s->passes[x->pass].space == p.space && p.depth == 0 &&
+           space->extent[space->n - 1] <= WITHIN;
+}
+
 /* Loops over the points of a pass; where threads share it, each part or thread has accumulators of its own. Gives how
  * many loops were open before those over points. */
 static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads, pass_parts parts)
@@ -787,7 +804,7 @@ static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads,
                           clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->x.lanes)), threads_words(l));
     }
     int outside = l->opened;
-    for (int d = 0; d < space->n; d++) {
+    for (int d = 0; d < space->n - goes_within(l, p); d++) {
         if (parts.count && d == 0) {
             fb_emit_for(e, NULL, var(l, space->var[d]), "fb_first", "fb_last", NULL);
             l->opened++;
@@ -801,9 +818,16 @@ static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads,
 /* Lanes from `first` to `last` of one point of a pass. */
 static void lanes_between(loops *l, fb_pass p, const char *entry, const char *first, const char *last)
 {
+    const fb_space *space = &l->s->spaces[p.space];
     bool *mark = fb_emit_mark(l->e);
     open_lanes(l, first, last);
+    if (goes_within(l, p)) {
+        fb_emit_directive(l->e, "#pragma GCC unroll %d", WITHIN);
+        fb_emit_for(l->e, NULL, var(l, space->var[space->n - 1]), "0",
+                    fb_emit_number(l->e, space->extent[space->n - 1]), NULL);
+    }
     pass_body(l, p, entry);
+    if (goes_within(l, p)) fb_emit_close(l->e);
     fb_emit_close(l->e);
     fb_emit_forget(l->e, mark);
 }
@@ -822,7 +846,8 @@ static void lanes_of_pass(loops *l, int number, const char *entry)
     fb_pass p = l->s->passes[number];
     const char *start = lanes_start(l), *end = lanes_end(l);
     const fb_interior whole = l->e->inside, x = fb_section_interior(l->e->nest, l->s, number);
-    if (x.var == FB_NONE) {
+    bool staged = l->staged.value != FB_NONE && l->staged.pass == number;
+    if (x.var == FB_NONE || staged) {
         pragma_simd(l, "");
         lanes_between(l, p, entry, start, end);
         return;
@@ -833,6 +858,97 @@ static void lanes_of_pass(loops *l, int number, const char *entry)
     lanes_between(l, p, entry, end_within(l, start, '>', x.from), end_within(l, end, '<', x.to));
     l->e->inside = whole;
     if (x.to < l->s->rows.extent[l->s->rows.n - 1]) lanes_between(l, p, entry, end_within(l, start, '>', x.to), end);
+}
+
+/* ---- what windows have in common ---- */
+
+/* The larger or the smaller of an end and a number. */
+static const char *nearer(const loops *l, const char *end, char than, int64_t number)
+{
+    return fb_arena_printf(l->e->arena, "(%s %c %" PRId64 " ? %s : %" PRId64 ")", end, than, number, end, number);
+}
+
+static void staged_between(loops *l, const char *first, const char *last)
+{
+    fb_emitter *e = l->e;
+    const fb_loops_staged *x = &l->staged;
+    const fb_staged_dim *along = &x->dim[x->n - 1];
+    bool *mark = fb_emit_mark(e);
+    fb_emit_for(e, NULL, var(l, along->step == 1 ? along->row : along->point), first, last, NULL);
+    fb_emit_needed(e, x->value, l->s->passes[x->pass].space);
+    fb_emit(e, "%s = %s;", l->stand_in, fb_emit_ref(e, x->value));
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+}
+
+/* Along the lanes: where tests depend on it, ends by themselves. */
+static void fill_along(loops *l)
+{
+    fb_emitter *e = l->e;
+    const fb_loops_staged *x = &l->staged;
+    const fb_staged_dim *along = &x->dim[x->n - 1];
+    const fb_interior whole = e->inside, in = fb_schedule_staged_interior(e->nest, l->s, x);
+    const char *start = x->chunk && along->step == 1 ? lanes_start(l) : "0", *end = fb_emit_number(e, along->extent);
+    if (x->chunk && along->step == 1) end = fb_arena_printf(e->arena, "%s + %s", start, end);
+    if (x->chunk) {
+        const char *left = along->step == 1 ? fb_emit_number(e, x->places)
+                                            : fb_arena_printf(e->arena, "%" PRId64 " - %" PRId64 " * %s", x->places,
+                                                              along->step, lanes_start(l));
+        fb_emit(e, "const int64_t fb_end = %s < %s ? %s : %s;", end, left, end, left);
+        end = "fb_end";
+    }
+    if (in.var == FB_NONE || (in.from == 0 && in.to == x->places)) {
+        e->inside = in;
+        pragma_simd(l, "");
+        staged_between(l, start, end);
+        e->inside = whole;
+        return;
+    }
+    if (in.from > 0) staged_between(l, start, x->chunk ? nearer(l, end, '<', in.from) : fb_emit_number(e, in.from));
+    e->inside = in;
+    pragma_simd(l, "");
+    staged_between(l, x->chunk ? nearer(l, start, '>', in.from) : fb_emit_number(e, in.from),
+                   x->chunk ? nearer(l, end, '<', in.to) : fb_emit_number(e, in.to));
+    e->inside = whole;
+    if (in.to < x->places) staged_between(l, x->chunk ? nearer(l, start, '>', in.to) : fb_emit_number(e, in.to), end);
+}
+
+static void emit_staged(loops *l)
+{
+    fb_emitter *e = l->e;
+    const fb_loops_staged *x = &l->staged;
+    fb_pass p = l->s->passes[x->pass];
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    const char *name = fb_arena_printf(e->arena, "%s_staged", e->names[x->value]), *at = fb_emit_index(e, x->at, false);
+    const fb_staged_dim *along = &x->dim[x->n - 1];
+    if (x->chunk && along->step == 1)
+        at = fb_arena_printf(e->arena, "%s - %s", at, lanes_start(l));
+    else if (x->chunk)
+        at = fb_arena_printf(e->arena, "%s - %" PRId64 " * %s", at, along->step, lanes_start(l));
+    l->stand_in = fb_arena_printf(e->arena, "%s[%s]", name, at);
+    fb_section_needed(l->s, x->pass, needed);
+    fb_emit_count_uses(e, needed, p.space, p.depth);
+    fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_type(e, x->value), name, x->elements);
+    int outside = l->opened;
+    for (int d = 0; d < x->n; d++) {
+        const fb_staged_dim *dim = &x->dim[d];
+        bool rows = dim->row != FB_NONE && dim->step == 1;
+        fb_ix goes = rows ? dim->row : dim->point;
+        if (d < x->n - 1) {
+            fb_emit_for(e, NULL, var(l, goes), "0", fb_emit_number(e, dim->extent), NULL);
+            l->opened++;
+        } else if (l->opened == outside) {
+            fb_emit_open(e, "%s", "");
+            l->opened++;
+        }
+        if (dim->row != FB_NONE)
+            fb_emit(e, "const int64_t %s = %s;", var(l, rows ? dim->point : dim->row),
+                    !rows && d == x->n - 1 && x->chunk ? lanes_start(l) : "0");
+    }
+    fill_along(l);
+    close_to(l, outside);
+    fb_emit_count_uses(e, NULL, FB_NONE, 0);
+    e->whole[x->value] = l->stand_in;
 }
 
 static void lane_pass(loops *l, int number)
@@ -881,12 +997,16 @@ static void emit_lanes(loops *l)
     const char *name = var(l, rows->var[n - 1]);
     l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
     bool cut = l->x.lanes < last;
-    if (!l->x.inner) pragma_parallel(l, collapse_words(l, l->x.together));
-    for (int d = 0; d < n; d++) {
+    l->staged = fb_schedule_staged(l->e->nest, l->s, &l->x);
+    int together = l->staged.value != FB_NONE ? l->staged.together : l->x.together;
+    if (!l->x.inner && together) pragma_parallel(l, collapse_words(l, together));
+    for (int d = 0, at = 0; d < n; d++) {
         if (d == l->x.outside) {
+            if (l->staged.value != FB_NONE && l->staged.before == at++) emit_staged(l);
             open_chunks(l, name, last, l->x.lanes);
             l->opened++;
         }
+        if (l->staged.value != FB_NONE && l->staged.before == at++) emit_staged(l);
         if (d < n - 1) open_for(l, rows->var[d], rows->extent[d]);
     }
     if (cut && FB_MUTATE(44, last % l->x.lanes, false))
@@ -1105,6 +1225,7 @@ static void emit_added(loops *l, const fb_added *a)
 static void emit_section_c(fb_emitter *e)
 {
     loops l = {.e = e, .s = e->section, .x = fb_schedule_loops(e->nest, e->knobs, e->section)};
+    l.staged.value = FB_NONE;
     l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
     const fb_section *s = e->section;
     fb_section plain;

@@ -101,8 +101,9 @@ static void range_here(fb_emitter *e, fb_ix at, int64_t *low, int64_t *high)
 {
     int64_t stride;
     fb_ix rest;
-    fb_ix_range(e->nest->pool, at, low, high);
     const fb_interior *x = &e->inside;
+    if (x->var != FB_NONE) at = fb_interior_at(e->nest->pool, x, at);
+    fb_ix_range(e->nest->pool, at, low, high);
     if (x->var == FB_NONE || !fb_ix_stride(e->nest->pool, at, x->var, &stride, &rest) || stride < 1) return;
     fb_ix_range(e->nest->pool, rest, low, high);
     *low += stride * x->from;

@@ -320,7 +320,14 @@ bool fb_space_is_window(const fb_space *space);
 typedef struct {
     fb_ix var;
     int64_t from, to;
+    bool holds; /* … and another one at 0: */
+    fb_ix held;
 } fb_interior;
+
+/* The index with what is held at 0. */
+fb_ix fb_interior_at(fb_index_pool *pool, const fb_interior *x, fb_ix at);
+/* Narrows to where the innermost test holds for all values of the other variables; false where that cannot be said. */
+bool fb_interior_narrow(fb_index_pool *pool, const fb_when *w, fb_interior *x);
 
 fb_interior fb_section_interior(const fb_nest *nest, const fb_section *s, int pass);
 /* Are its rows reduced and no more, so that a part of a row is as good as a row? */

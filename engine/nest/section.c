@@ -49,13 +49,19 @@ bool fb_space_is_window(const fb_space *space)
     return space->n > 1 && space->extent[space->n - 1] < SHORT;
 }
 
-/* Narrows to where low <= at < high holds for all values of the other variables. */
-static bool narrow(fb_index_pool *pool, const fb_when *w, fb_interior *x)
+fb_ix fb_interior_at(fb_index_pool *pool, const fb_interior *x, fb_ix at)
+{
+    int64_t stride;
+    fb_ix rest;
+    return x->holds && fb_ix_stride(pool, at, x->held, &stride, &rest) ? rest : at;
+}
+
+bool fb_interior_narrow(fb_index_pool *pool, const fb_when *w, fb_interior *x)
 {
     int64_t stride, low, high;
-    fb_ix rest;
-    if (!fb_ix_uses(pool, w->at, x->var)) return true;
-    if (!fb_ix_stride(pool, w->at, x->var, &stride, &rest) || stride < 1) return false;
+    fb_ix rest, at = fb_interior_at(pool, x, w->at);
+    if (!fb_ix_uses(pool, at, x->var)) return true;
+    if (!fb_ix_stride(pool, at, x->var, &stride, &rest) || stride < 1) return false;
     fb_ix_range(pool, rest, &low, &high);
     int64_t from = -fb_floor_div(low - w->low, stride), to = fb_floor_div(w->high - 1 - high, stride) + 1;
     if (from > x->from) x->from = from;
@@ -77,7 +83,7 @@ fb_interior fb_section_interior(const fb_nest *nest, const fb_section *s, int pa
         memset(needed, true, (size_t)s->n_values);
     for (int i = 0; i < s->n_values && fine; i++)
         for (int c = needed[i] ? s->values[i].when : FB_NONE; c != FB_NONE && fine; c = nest->whens[c].outer)
-            fine = narrow(nest->pool, &nest->whens[c], &x);
+            fine = fb_interior_narrow(nest->pool, &nest->whens[c], &x);
     fb_free(needed);
     return fine && x.to - x.from < s->rows.extent[last] && x.to - x.from >= FEW ? x : none;
 }

@@ -112,6 +112,30 @@ typedef struct {
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
 } fb_loops_schedule;
 
+/* What windows of rows that are done at once have in common (FB_LOOPS_LANES), an operand of a pass: made once, over the
+ * places that there are, and not for each row and point anew. Row and point are at place step · row + apart · point, of
+ * which step or apart is 1. Without row: the point is the place. */
+typedef struct {
+    fb_ix row, point;
+    int64_t step, apart, extent;
+} fb_staged_dim;
+
+typedef struct {
+    fb_val value;     /* FB_NONE: there is none */
+    int pass, before; /* so many loops of rows, that over chunks among them, are around it … */
+    int together;     /* … of which threads share so many */
+    bool chunk;       /* … and that one, too: the last dim has a chunk's places, from its first row's on */
+    int n;
+    fb_staged_dim dim[FB_MAX_ROW_VARS]; /* the last: along the lanes */
+    fb_ix at;                 /* element, in terms of rows and points; a chunk begins at step · its first row */
+    int64_t elements, places; /* places: along the lanes, chunks or not */
+} fb_loops_staged;
+
+fb_loops_staged fb_schedule_staged(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x);
+/* Places along the lanes at which no test depends on the last dim, in terms of what goes along it (its row, else its
+ * point); var FB_NONE: there are few. */
+fb_interior fb_schedule_staged_interior(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x);
+
 fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s);
 
 #endif

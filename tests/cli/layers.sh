@@ -89,6 +89,35 @@ return fb.script { title = "ahead", model = function(g)
   return x:softplus():cumsum(1) - x:mean(1, true)
 end }
 LUA
+cat >twice.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script { title = "twice", model = function(g)
+  local c = (g:input("x", { 5, 700 }, "f32", { dist = "normal" }) * 0.01):exp():cumprod(1)
+  return c - c:mean(1, true)
+end }
+LUA
+# Convolutions of few rows, which loops make: what their windows have in common is made once, with what goes before.
+cat >staged.lua <<'LUA'
+local fb, nn = require "fusebox", require "nn"
+local kinds = {
+  depthwise = { { 2, 40, 23, 29 }, 40, 3, { groups = 40, padding = 1 } },
+  strided = { { 2, 40, 24, 33 }, 40, 5, { groups = 40, padding = 2, stride = 2 } },
+  dilated = { { 1, 40, 30, 31 }, 40, 3, { groups = 40, padding = 2, dilation = 2 } },
+  uneven = { { 2, 40, 19, 40 }, 40, { 5, 2 }, { groups = 40, padding = { 0, 1 }, stride = { 3, 1 } } },
+  long = { { 2, 12, 1501 }, 24, 7, { groups = 3, padding = 3 } },
+  long_strided = { { 2, 12, 3001 }, 24, 9, { groups = 3, padding = 4, stride = 2 } },
+  cube = { { 1, 24, 9, 10, 26 }, 24, 3, { groups = 24, padding = 1 } },
+}
+local variants = {}
+for name, k in pairs(kinds) do
+  variants[name] = function(g, p)
+    local x = g:input("x", k[1], p.dtype, { dist = "normal" })
+    local act = p.dtype == "f32" and x:clamp(0, 6) or p.dtype == "bf16" and x:tanh() or x
+    return nn["conv" .. #k[1] - 2 .. "d"](act, k[2], k[3], k[4])
+  end
+end
+return fb.script { title = "staged", variants = variants, params = { dtype = fb.choice { "f32", "bf16", "f64" } } }
+LUA
 cat >places.lua <<'LUA'
 local fb = require "fusebox"
 return fb.script { title = "places", model = function(g)
@@ -100,6 +129,19 @@ fb emit ahead.lua max --device host
 is "what a running sum adds up is computed ahead of it" 0 out 'softplus_ahead\[r - r0\] = softplus' out 'cumsum \+= softplus_ahead\[r - r0\]'
 fb run ahead.lua max@host
 is "and is right" 0 out '✓'
+fb run twice.lua max@host
+is "also where two passes of a row need it" 0 out '✓'
+kinds='depthwise strided dilated uneven long long_strided cube'
+for kind in $kinds; do
+    fb emit staged.lua "$kind:max" --device host
+    is "windows of $kind are read where they were made once" 0 out '_staged\['
+done
+for dtype in f32 bf16 f64; do
+    # shellcheck disable=SC2046
+    fb check staged.lua $(printf '%s:max ' $kinds) --set dtype=$dtype --device host
+    is "and are right in $dtype" 0 out '✓ depthwise:max' out '✓ strided:max' out '✓ dilated:max' out '✓ uneven:max' \
+        out '✓ long:max' out '✓ long_strided:max' out '✓ cube:max'
+done
 fb emit places.lua max --device host
 is "places that take divisions are numbers of 32 bits" 0 out 'for \(int [jk] = 0; [jk] < 63; [jk]\+\+\)'
 fb run places.lua max@host

@@ -41,7 +41,7 @@ struct fb_host_gemm {
     operand a, b;
     int64_t block_rows, block_cols, row_blocks, col_blocks;
     bool epilogue_after; /* blocks are no whole rows: the epilogue runs when all are done */
-    share *shares; /* a thread of the team */
+    share *shares;       /* a thread of the team */
     /* 16-bit operands: float copies of a, b, c, with the same strides; `before`: of them, elements in front of the
      * first one, where a stride is negative */
     float *wide[3];
