@@ -616,7 +616,7 @@ static const char *ahead_name(const loops *l, fb_val v)
     return fb_arena_printf(l->e->arena, "%s_ahead", l->e->names[v]);
 }
 
-/* Opens the pass in chunks: what is marked is made of a chunk's elements, and then they are gone through in order. */
+/* Opens the pass in chunks, of whose elements what is marked is made. */
 static void open_ahead(loops *l, fb_pass p, const bool *ahead)
 {
     fb_emitter *e = l->e;
@@ -645,8 +645,67 @@ static void open_ahead(loops *l, fb_pass p, const bool *ahead)
     fb_emit_forget(e, mark);
     for (int i = 0; i < l->s->n_values; i++)
         if (ahead[i]) e->whole[i] = fb_arena_printf(e->arena, "%s[%s - %s]", ahead_name(l, i), last, start);
-    fb_emit_for(e, NULL, last, start, "fb_end", NULL);
+}
+
+/* … which are gone through in order. */
+static void open_chunk(loops *l, fb_pass p)
+{
+    const fb_space *space = &l->s->spaces[p.space];
+    const char *last = var(l, space->var[space->n - 1]);
+    fb_emit_for(l->e, NULL, last, chunk_start(l, last), "fb_end", NULL);
     l->opened++;
+}
+
+/* Is the largest or the smallest of floats looked for, and nothing else goes in order? Marks what it is looked for among.
+ * (The nearest of 333, of 3,001 rows on two cores: 1,280 us element by element.) */
+static bool only_finds(const loops *l, fb_pass p, const bool *needed, bool *ahead)
+{
+    enum { FEW = 16 };
+    const fb_space *space = &l->s->spaces[p.space];
+    bool any = false;
+    if (space->n != 1 || space->extent[0] < FEW) return false;
+    for (int i = 0; i < l->s->n_roots; i++)
+        if (l->s->roots[i].space == p.space && l->s->roots[i].depth == p.depth) return false;
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (needed[i] && (v->kind == FB_VALUE_SCAN || (v->kept && v->space == p.space))) return false;
+        if (!fb_value_reduces(v, p)) continue;
+        if (!fb_emit_reduction(l->e, i).arg || !is_float_value(l, v->args[0]) || l->e->whole[v->args[0]]) return false;
+        if (fb_value_is_leaf(&l->s->values[v->args[0]]) || l->s->values[v->args[0]].space != p.space) return false;
+        any = ahead[v->args[0]] = true;
+    }
+    return any;
+}
+
+/* The best of a chunk, and only where it is better than what there was, its place: the first of equals, and of what is
+ * no number. */
+static void find_in_chunk(loops *l, fb_pass p, fb_val v)
+{
+    fb_emitter *e = l->e;
+    const fb_space *space = &l->s->spaces[p.space];
+    const char *start = chunk_start(l, var(l, space->var[0])), *best = best_name(l, v),
+               *x = ahead_name(l, l->s->values[v].args[0]);
+    fb_reduction r = fb_emit_reduction(e, v);
+    bool largest = r.op == FB_OP_ARGMAX, wide = l->s->values[l->s->values[v].args[0]].dtype == FB_F64;
+    const char *by = fb_arena_printf(e->arena, "fb_%s%s", largest ? "max" : "min", wide ? "" : "f");
+    fb_emit_open(e, "%s", "");
+    fb_emit(e, "%s fb_found = %s;", fb_emit_operand_type(e, v), r.start);
+    pragma_simd(l, fb_arena_printf(e->arena, " reduction(%s : fb_found)", by));
+    fb_emit_for(e, NULL, "fb_k", "0", fb_arena_printf(e->arena, "fb_end - %s", start), NULL);
+    fb_emit(e, "fb_found = %s(fb_found, %s[fb_k]);", by, x);
+    fb_emit_close(e);
+    fb_emit_if(e, "fb_found %s %s || (fb_found != fb_found && %s == %s)", largest ? ">" : "<", best, best, best);
+    fb_emit(e, "int fb_at = %d;", AHEAD);
+    pragma_simd(l, " reduction(min : fb_at)");
+    fb_emit_for(e, "int", "fb_k", "0", fb_arena_printf(e->arena, "(int)(fb_end - %s)", start), NULL);
+    fb_emit(e, "const int fb_here = (%s[fb_k] == fb_found) | ((%s[fb_k] != %s[fb_k]) & (fb_found != fb_found));", x, x,
+            x);
+    fb_emit(e, FB_MUTATE(41, "fb_at = fb_here & (fb_k < fb_at) ? fb_k : fb_at;", "fb_at = fb_here ? fb_k : fb_at;"));
+    fb_emit_close(e);
+    fb_emit(e, "%s = fb_found;", best);
+    fb_emit(e, "%s = %s + fb_at;", e->names[v], start);
+    fb_emit_close(e);
+    fb_emit_close(e);
 }
 
 static void end_reductions(loops *l, fb_pass p)
@@ -680,15 +739,24 @@ static void emit_pass(loops *l, int number)
         declare_accumulators(l, p);
     }
     int outside = l->opened;
-    bool *ahead = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
-    if (ordered && find_ahead(l, p, needed, ahead))
-        open_ahead(l, p, ahead);
-    else
+    bool *ahead = FB_NEW_ARRAY(e->arena, bool, l->s->n_values), *among = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    bool finds = ordered && only_finds(l, p, needed, among);
+    if (finds) ahead = among;
+    bool chunks = finds || (ordered && find_ahead(l, p, needed, ahead));
+    if (chunks) open_ahead(l, p, ahead);
+    if (chunks && !finds)
+        open_chunk(l, p);
+    else if (!chunks)
         open_pass(l, p, ordered, threads, parts);
-    bool *mark = fb_emit_mark(e);
-    fill_kept(l, p, needed);
-    pass_body(l, p, "");
-    fb_emit_forget(e, mark);
+    if (finds) {
+        for (int i = 0; i < l->s->n_values; i++)
+            if (fb_value_reduces(&l->s->values[i], p)) find_in_chunk(l, p, i);
+    } else {
+        bool *mark = fb_emit_mark(e);
+        fill_kept(l, p, needed);
+        pass_body(l, p, "");
+        fb_emit_forget(e, mark);
+    }
     close_to(l, outside);
     for (int i = 0; i < l->s->n_values; i++)
         if (ahead[i]) e->whole[i] = NULL;

@@ -177,6 +177,29 @@ fb check sorts.lua --device host
 is "sorts are right in every preset" 0 out '✓ none' out '✓ max' out '✓ auto'
 differ sorts.lua "sort, topk and rank against comparing all with all"
 
+# The place of the largest: the first of equals, and of what is no number, within a chunk of what is looked through and beyond.
+cat >firsts.lua <<'LUA'
+local fb = require "fusebox"
+local function apart(a, b) return (a:to("f32") - b:to("f32")):abs():amax() end
+return fb.script { title = "firsts", model = function(g)
+  local out = {}
+  for _, n in ipairs { 17, 256, 700 } do
+    local x = g:input("x" .. n, { 9, n }, "f32", { dist = "integer", low = -3, high = 4 })
+    local at = g:arange(n):to("f32")
+    local function first(found) return g:where(found, at, n):amin(1) end
+    out[#out + 1] = apart(x:argmax(1), first(x:eq(x:amax(1, true))))
+    out[#out + 1] = apart((x * 0.5):argmin(1), first(x:eq(x:amin(1, true))))
+    local root = (x + (at - n / 2)):sqrt() -- no numbers in the first half
+    out[#out + 1] = apart(root:argmax(1), first(root:ne(root)))
+    out[#out + 1] = apart((x:to("f64") * 0 - math.huge):argmax(1), x:sum(1) * 0)
+  end
+  return g:stack(out, 0)
+end }
+LUA
+fb check firsts.lua --device host
+is "places of the largest are right in every preset" 0 out '✓ none' out '✓ max' out '✓ auto'
+differ firsts.lua "argmax and argmin against comparing with the largest"
+
 # A product of which no library reads an operand as it lies.
 cat >conv.lua <<'LUA'
 local fb, nn = require "fusebox", require "nn"
