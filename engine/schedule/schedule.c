@@ -704,6 +704,13 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
     x.threads = (int)fb_knob_of(knobs, FB_KNOB_THREADS);
     if (!x.threads && x.work < FB_WORK_FOR_THREADS && x.shape != FB_LOOPS_LONG) x.threads = 1;
     x.vector = (int)fb_knob_of(knobs, FB_KNOB_VECTOR);
+    if (!adds && x.shape == FB_LOOPS_ROWS && s->rows.n && s->rows.extent[s->rows.n - 1] > 0) {
+        fb_loops_schedule across = x;
+        across.shape = FB_LOOPS_LANES;
+        across.lanes = lanes_of(s);
+        share_lanes(s, &across);
+        if (fb_schedule_stages_lanes(nest, s, &across)) x = across;
+    }
     if (!adds && x.shape == FB_LOOPS_LANES)
         share_lanes(s, &x);
     else if (!adds)

@@ -132,6 +132,8 @@ typedef struct {
 } fb_loops_staged;
 
 fb_loops_staged fb_schedule_staged(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x);
+/* Do rows of `x`, done side by side, lie so but for what windows have in common, and they do have that? */
+bool fb_schedule_stages_lanes(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x);
 /* Places along the lanes at which no test depends on the last dim, in terms of what goes along it (its row, else its
  * point); var FB_NONE: there are few. */
 fb_interior fb_schedule_staged_interior(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x);

@@ -232,6 +232,28 @@ fb_loops_staged fb_schedule_staged(const fb_nest *nest, const fb_section *s, con
     return found;
 }
 
+bool fb_schedule_stages_lanes(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x)
+{
+    const fb_loops_staged g = fb_schedule_staged(nest, s, x);
+    if (g.value == FB_NONE) return false;
+    int last = s->rows.n - 1;
+    operand o = {
+        .nest = nest, .s = s, .space = s->passes[g.pass].space, .inside = fb_calloc((size_t)s->n_values + 1, 1)};
+    collect(&o, g.value);
+    bool side_by_side = true;
+    int64_t stride;
+    fb_ix rest;
+    for (int i = 0; i < s->n_values && side_by_side; i++) {
+        const fb_value *v = &s->values[i];
+        if (o.inside[i] || v->kind != FB_VALUE_LOAD || !fb_ix_uses(nest->pool, v->at, s->rows.var[last])) continue;
+        side_by_side = fb_ix_stride(nest->pool, v->at, s->rows.var[last], &stride, &rest) && stride == 1;
+    }
+    for (int i = 0; i < s->n_roots && side_by_side; i++)
+        side_by_side = fb_ix_stride(nest->pool, s->roots[i].at, s->rows.var[last], &stride, &rest) && stride == 1;
+    fb_free(o.inside);
+    return side_by_side;
+}
+
 fb_interior fb_schedule_staged_interior(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x)
 {
     enum { FEW = 8 };

@@ -107,12 +107,14 @@ local kinds = {
   long = { { 2, 12, 1501 }, 24, 7, { groups = 3, padding = 3 } },
   long_strided = { { 2, 12, 3001 }, 24, 9, { groups = 3, padding = 4, stride = 2 } },
   cube = { { 1, 24, 9, 10, 26 }, 24, 3, { groups = 24, padding = 1 } },
+  across = { { 2, 200, 24 }, 24, 19, { groups = 8, padding = 9 } }, -- channels last: rows of windows lie apart
 }
 local variants = {}
 for name, k in pairs(kinds) do
   variants[name] = function(g, p)
     local x = g:input("x", k[1], p.dtype, { dist = "normal" })
     local act = p.dtype == "f32" and x:clamp(0, 6) or p.dtype == "bf16" and x:tanh() or x
+    if name == "across" then act = act:transpose(1, 2) end
     return nn["conv" .. #k[1] - 2 .. "d"](act, k[2], k[3], k[4])
   end
 end
@@ -131,7 +133,7 @@ fb run ahead.lua max@host
 is "and is right" 0 out '✓'
 fb run twice.lua max@host
 is "also where two passes of a row need it" 0 out '✓'
-kinds='depthwise strided dilated uneven long long_strided cube'
+kinds='depthwise strided dilated uneven long long_strided cube across'
 for kind in $kinds; do
     fb emit staged.lua "$kind:max" --device host
     is "windows of $kind are read where they were made once" 0 out '_staged\['
@@ -140,7 +142,7 @@ for dtype in f32 bf16 f64; do
     # shellcheck disable=SC2046
     fb check staged.lua $(printf '%s:max ' $kinds) --set dtype=$dtype --device host
     is "and are right in $dtype" 0 out '✓ depthwise:max' out '✓ strided:max' out '✓ dilated:max' out '✓ uneven:max' \
-        out '✓ long:max' out '✓ long_strided:max' out '✓ cube:max'
+        out '✓ long:max' out '✓ long_strided:max' out '✓ cube:max' out '✓ across:max'
 done
 fb emit places.lua max --device host
 is "places that take divisions are numbers of 32 bits" 0 out 'for \(int [jk] = 0; [jk] < 63; [jk]\+\+\)'
