@@ -217,7 +217,7 @@ static double scatter_us(const fb_machine *m, const fb_nest *nest)
     fb_added added;
     for (int i = 0; i < nest->n_sections; i++)
         if (fb_section_adds(nest, &nest->sections[i], &added)) points += (double)added.points;
-    return fb_time_us(FB_LOOPS_OWNERS * points, m->ggather);
+    return fb_time_us(fb_schedule_owners(m->units) * points, m->ggather);
 }
 
 double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs,

@@ -674,12 +674,18 @@ static void share_rows(const fb_section *s, fb_loops_schedule *x)
     if (x->cut) x->shared *= fb_ceil_div(last, FB_LOOPS_CHUNK);
 }
 
+int64_t fb_schedule_owners(int units)
+{
+    return units < 1 || units > FB_LOOPS_OWNERS ? FB_LOOPS_OWNERS : units;
+}
+
 static void share_added(const fb_nest *nest, const fb_section *s, const fb_added *a, fb_loops_schedule *x)
 {
-    int64_t rows = a->spares ? a->points : a->rows, each = s->scatter ? a->width : FB_LOOPS_OWNERS;
+    int64_t most = fb_schedule_owners(nest->units);
+    int64_t rows = a->spares ? a->points : a->rows, each = s->scatter ? a->width : most;
     bool alone = s->scatter && fb_dtype_size(nest->graph->nodes[s->roots[0].node].dtype) == 2;
     x->work = s->members * (rows * a->width + each * a->points);
-    x->owners = alone || a->rows < FB_LOOPS_OWNERS ? a->rows : FB_LOOPS_OWNERS;
+    x->owners = alone || a->rows < most ? a->rows : most;
     x->together = 1;
     x->shared = x->owners * s->members;
 }

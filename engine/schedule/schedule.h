@@ -93,7 +93,7 @@ typedef enum {
 enum {
     FB_LOOPS_FEW = 16,     /* rows, or chunks of them, that do not keep a team of cores busy */
     FB_LOOPS_CHUNK = 4096, /* elements of a long vector loop that is cut for threads */
-    FB_LOOPS_OWNERS = 16,  /* of an index_add's rows: each goes through all of the index */
+    FB_LOOPS_OWNERS = 16,  /* of an index_add's rows, at most: each goes through all of the index */
 };
 
 typedef struct {
@@ -137,6 +137,9 @@ bool fb_schedule_stages_lanes(const fb_nest *nest, const fb_section *s, const fb
 /* Places along the lanes at which no test depends on the last dim, in terms of what goes along it (its row, else its
  * point); var FB_NONE: there are few. */
 fb_interior fb_schedule_staged_interior(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x);
+
+/* Of an index_add's rows: one a core. A row's sum is in the order of the index, however many there are. */
+int64_t fb_schedule_owners(int units);
 
 fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s);
 
