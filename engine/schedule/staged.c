@@ -114,8 +114,9 @@ static int place_of(const fb_loops_schedule *x, int row)
     return row < x->outside ? row : row + 1;
 }
 
-/* Dims in the order of the pass's points, that along the lanes last. False: no window goes along the lanes. */
-static bool find_dims(const operand *o, fb_loops_staged *g, uint32_t *paired)
+/* Dims in the order of the pass's points, that along the lanes last. `all`: of windows along all rows, not along the lanes
+ * alone. False: no window goes along the lanes. */
+static bool find_dims(const operand *o, bool all, fb_loops_staged *g, uint32_t *paired)
 {
     const fb_space *space = &o->s->spaces[o->space];
     int last = o->s->rows.n - 1;
@@ -124,7 +125,8 @@ static bool find_dims(const operand *o, fb_loops_staged *g, uint32_t *paired)
         fb_staged_dim dim = {.row = FB_NONE, .point = space->var[q], .extent = space->extent[q]};
         int row = FB_NONE;
         if (!uses(o, dim.point)) continue;
-        if (find_row(o, dim.point, dim.extent, *paired, &row, &dim)) {
+        uint32_t taken = all ? *paired : ~(1u << last);
+        if (find_row(o, dim.point, dim.extent, *paired | taken, &row, &dim)) {
             *paired |= 1u << row;
             dim.extent = dim.step * (o->s->rows.extent[row] - 1) + dim.apart * (space->extent[q] - 1) + 1;
         }
@@ -201,17 +203,22 @@ static bool has_all_tests(const operand *o, int pass)
     return all;
 }
 
+/* Windows along all rows, or where these are too much to stay near, along the lanes alone: some lines at a time. */
 static bool stage(operand *o, const fb_loops_schedule *x, int pass, fb_val v, fb_loops_staged *g)
 {
-    uint32_t paired = 0;
-    *g = (fb_loops_staged){.value = v, .pass = pass};
     o->space = o->s->passes[pass].space;
     o->fine = true;
     collect(o, v);
-    if (!o->fine || !(o->tests || o->computes) || o->s->values[v].space != o->space) return false;
-    if (!find_dims(o, g, &paired) || !find_loop(o, x, paired, g) || !has_all_tests(o, pass)) return false;
-    set_index(o, x, g);
-    return pays(o, x, g);
+    if (!o->fine || !(o->tests || o->computes) || o->s->values[v].space != o->space || !has_all_tests(o, pass))
+        return false;
+    for (int all = 1; all >= 0; all--) {
+        uint32_t paired = 0;
+        *g = (fb_loops_staged){.value = v, .pass = pass};
+        if (!find_dims(o, all, g, &paired) || !find_loop(o, x, paired, g)) continue;
+        set_index(o, x, g);
+        if (pays(o, x, g)) return true;
+    }
+    return false;
 }
 
 fb_loops_staged fb_schedule_staged(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x)

@@ -107,6 +107,7 @@ local kinds = {
   long = { { 2, 12, 1501 }, 24, 7, { groups = 3, padding = 3 } },
   long_strided = { { 2, 12, 3001 }, 24, 9, { groups = 3, padding = 4, stride = 2 } },
   cube = { { 1, 24, 9, 10, 26 }, 24, 3, { groups = 24, padding = 1 } },
+  few = { { 1, 40, 44, 52 }, 3, 7, { padding = 3 } }, -- too much to stay near, but for some lines of it
   across = { { 2, 200, 24 }, 24, 19, { groups = 8, padding = 9 } }, -- channels last: rows of windows lie apart
 }
 local variants = {}
@@ -133,16 +134,16 @@ fb run ahead.lua max@host
 is "and is right" 0 out '✓'
 fb run twice.lua max@host
 is "also where two passes of a row need it" 0 out '✓'
-kinds='depthwise strided dilated uneven long long_strided cube across'
+kinds='depthwise:max strided:max dilated:max uneven:max long:max long_strided:max cube:max few:none across:max'
 for kind in $kinds; do
-    fb emit staged.lua "$kind:max" --device host
+    fb emit staged.lua "$kind" --device host
     is "windows of $kind are read where they were made once" 0 out '_staged\['
 done
 for dtype in f32 bf16 f64; do
-    # shellcheck disable=SC2046
-    fb check staged.lua $(printf '%s:max ' $kinds) --set dtype=$dtype --device host
+    # shellcheck disable=SC2086
+    fb check staged.lua $kinds --set dtype=$dtype --device host
     is "and are right in $dtype" 0 out '✓ depthwise:max' out '✓ strided:max' out '✓ dilated:max' out '✓ uneven:max' \
-        out '✓ long:max' out '✓ long_strided:max' out '✓ cube:max' out '✓ across:max'
+        out '✓ long:max' out '✓ long_strided:max' out '✓ cube:max' out '✓ few:none' out '✓ across:max'
 done
 fb emit places.lua max --device host
 is "places that take divisions are numbers of 32 bits" 0 out 'for \(int [jk] = 0; [jk] < 63; [jk]\+\+\)'
