@@ -225,6 +225,10 @@ static void nothing_wears_it_down(void **unused)
     const char *argv[] = {getenv("FUSEBOX") ? getenv("FUSEBOX") : "./fusebox", script, "--device", "host", NULL};
     term *t = term_start(30, 100, env, argv);
     must_show(t, "graph · ");
+    if (seconds >= LOOKED_AT) { /* the most that a screen ever takes, before memory is looked at first */
+        term_claim(t, 65535, 65535);
+        term_rest(t, 100, 2000);
+    }
     struct timespec begun, now;
     clock_gettime(CLOCK_MONOTONIC, &begun);
     long early = 0;
