@@ -10,6 +10,17 @@ static inline int64_t fb_ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
+/* The largest that divides both, not negative; of 0 and n: n. */
+static inline int64_t fb_gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a < 0 ? -a : a;
+}
+
 /* The least power of two that is n or more; not above `most`, which is one. */
 static inline int fb_power_of_two(int64_t n, int most)
 {

@@ -23,8 +23,6 @@ typedef struct {
     const char *lane; /* FB_LOOPS_LANES: how a lane's entry is indexed: "j - j0" */
     int opened;
     bool *declared; /* a value: its accumulator is, or its elements ahead of a loop */
-    fb_loops_staged staged;
-    const char *stand_in; /* … one of its elements */
 } loops;
 
 /* ---- the frame ---- */
@@ -596,8 +594,9 @@ static bool is_slow(const loops *l, fb_pass p, fb_val v)
 }
 
 /* Marks operands of what goes in order that are slow functions of what does not: vectors of these are computed first.
- * (cumsum of softplus, 257 rows of 3001 on two cores: 4.1 ms element by element.) */
-static bool find_ahead(const loops *l, fb_pass p, const bool *needed, bool *ahead)
+ * (cumsum of softplus, 257 rows of 3001 on two cores: 4.1 ms element by element.) Where the pass only finds, all of its
+ * operands are. */
+static bool find_ahead(const loops *l, fb_pass p, const bool *needed, bool finds, bool *ahead)
 {
     bool any = false;
     for (int i = 0; i < l->s->n_values; i++) {
@@ -605,7 +604,7 @@ static bool find_ahead(const loops *l, fb_pass p, const bool *needed, bool *ahea
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
         if (!scan && !(fb_value_reduces(v, p) && fb_emit_reduction(l->e, i).arg)) continue;
         fb_val of = v->args[0];
-        ahead[of] = !l->s->values[of].kept && is_slow(l, p, of) && !waits_for_order(l, p, of);
+        ahead[of] = finds || (!l->s->values[of].kept && is_slow(l, p, of) && !waits_for_order(l, p, of));
         any |= ahead[of];
     }
     return any && l->s->spaces[p.space].n;
@@ -656,9 +655,9 @@ static void open_chunk(loops *l, fb_pass p)
     l->opened++;
 }
 
-/* Is the largest or the smallest of floats looked for, and nothing else goes in order? Marks what it is looked for among.
- * (The nearest of 333, of 3,001 rows on two cores: 1,280 us element by element.) */
-static bool only_finds(const loops *l, fb_pass p, const bool *needed, bool *ahead)
+/* Is the largest or the smallest of floats looked for, and nothing else made? (The nearest of 333, of 3,001 rows on two
+ * cores: 1,280 us element by element.) */
+static bool only_finds(const loops *l, fb_pass p, const bool *needed)
 {
     enum { FEW = 16 };
     const fb_space *space = &l->s->spaces[p.space];
@@ -670,9 +669,10 @@ static bool only_finds(const loops *l, fb_pass p, const bool *needed, bool *ahea
         const fb_value *v = &l->s->values[i];
         if (needed[i] && (v->kind == FB_VALUE_SCAN || (v->kept && v->space == p.space))) return false;
         if (!fb_value_reduces(v, p)) continue;
-        if (!fb_emit_reduction(l->e, i).arg || !is_float_value(l, v->args[0]) || l->e->whole[v->args[0]]) return false;
-        if (fb_value_is_leaf(&l->s->values[v->args[0]]) || l->s->values[v->args[0]].space != p.space) return false;
-        any = ahead[v->args[0]] = true;
+        fb_val among = v->args[0];
+        if (!fb_emit_reduction(l->e, i).arg || !is_float_value(l, among) || l->e->whole[among]) return false;
+        if (fb_value_is_leaf(&l->s->values[among]) || l->s->values[among].space != p.space) return false;
+        any = true;
     }
     return any;
 }
@@ -739,19 +739,17 @@ static void emit_pass(loops *l, int number)
         declare_accumulators(l, p);
     }
     int outside = l->opened;
-    bool *ahead = FB_NEW_ARRAY(e->arena, bool, l->s->n_values), *among = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
-    bool finds = ordered && only_finds(l, p, needed, among);
-    if (finds) ahead = among;
-    bool chunks = finds || (ordered && find_ahead(l, p, needed, ahead));
-    if (chunks) open_ahead(l, p, ahead);
-    if (chunks && !finds)
-        open_chunk(l, p);
-    else if (!chunks)
+    bool *ahead = FB_NEW_ARRAY(e->arena, bool, l->s->n_values), finds = ordered && only_finds(l, p, needed);
+    bool chunks = ordered && find_ahead(l, p, needed, finds, ahead);
+    if (chunks)
+        open_ahead(l, p, ahead);
+    else
         open_pass(l, p, ordered, threads, parts);
     if (finds) {
         for (int i = 0; i < l->s->n_values; i++)
             if (fb_value_reduces(&l->s->values[i], p)) find_in_chunk(l, p, i);
     } else {
+        if (chunks) open_chunk(l, p);
         bool *mark = fb_emit_mark(e);
         fill_kept(l, p, needed);
         pass_body(l, p, "");
@@ -849,7 +847,7 @@ enum { WITHIN = 16 }; /* points that are written out in a lane */
  * gcc 12 goes wrong with it (emit_value.c), and what windows have in common has none left. */
 static bool goes_within(const loops *l, fb_pass p)
 {
-    const fb_loops_staged *x = &l->staged;
+    const fb_loops_staged *x = &l->x.staged;
     const fb_space *space = &l->s->spaces[p.space];
     return x->value != FB_NONE && l->s->passes[x->pass].space == p.space && p.depth == 0 &&
            space->extent[space->n - 1] <= WITHIN;
@@ -883,9 +881,16 @@ static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads,
     return outside;
 }
 
+typedef struct {
+    fb_pass pass;
+    const char *entry;
+} at_point;
+
 /* Lanes from `first` to `last` of one point of a pass. */
-static void lanes_between(loops *l, fb_pass p, const char *entry, const char *first, const char *last)
+static void lanes_between(loops *l, const void *ctx, const char *first, const char *last)
 {
+    const at_point *at = ctx;
+    fb_pass p = at->pass;
     const fb_space *space = &l->s->spaces[p.space];
     bool *mark = fb_emit_mark(l->e);
     open_lanes(l, first, last);
@@ -894,68 +899,68 @@ static void lanes_between(loops *l, fb_pass p, const char *entry, const char *fi
         fb_emit_for(l->e, NULL, var(l, space->var[space->n - 1]), "0",
                     fb_emit_number(l->e, space->extent[space->n - 1]), NULL);
     }
-    pass_body(l, p, entry);
+    pass_body(l, p, at->entry);
     if (goes_within(l, p)) fb_emit_close(l->e);
     fb_emit_close(l->e);
     fb_emit_forget(l->e, mark);
 }
 
+typedef void between(loops *l, const void *ctx, const char *first, const char *last);
+
 /* The larger or the smaller of a chunk's end and a number; the number where there is one chunk. */
-static const char *end_within(const loops *l, const char *end, char than, int64_t number)
+static const char *end_within(const loops *l, bool chunk, const char *end, char than, int64_t number)
 {
-    if (l->x.lanes >= l->s->rows.extent[l->s->rows.n - 1]) return fb_emit_number(l->e, number);
+    if (!chunk) return fb_emit_number(l->e, number);
     return fb_arena_printf(l->e->arena, "(%s %c %" PRId64 " ? %s : %" PRId64 ")", end, than, number, end, number);
 }
 
-/* All lanes at one point. Windows that lie inside of what is padded are apart from those at its edges: they have nothing
- * to test, and vectors of them are loaded as they lie. */
+/* From start to end, a chunk's or of all `extent`, with the edges apart from the interior, which goes by vectors: it has
+ * nothing to test, and vectors of it are loaded as they lie. Without an interior all goes by vectors. */
+static void with_edges(loops *l, const fb_interior *x, bool chunk, int64_t extent, const char *start, const char *end,
+                       between *f, const void *ctx)
+{
+    const fb_interior whole = l->e->inside;
+    bool cut = x->var != FB_NONE && (x->from > 0 || x->to < extent);
+    if (cut && x->from > 0) f(l, ctx, start, end_within(l, chunk, end, '<', x->from));
+    l->e->inside = *x;
+    pragma_simd(l, "");
+    f(l, ctx, cut ? end_within(l, chunk, start, '>', x->from) : start,
+      cut ? end_within(l, chunk, end, '<', x->to) : end);
+    l->e->inside = whole;
+    if (cut && x->to < extent) f(l, ctx, end_within(l, chunk, start, '>', x->to), end);
+}
+
+/* All lanes at one point. */
 static void lanes_of_pass(loops *l, int number, const char *entry)
 {
-    fb_pass p = l->s->passes[number];
-    const char *start = lanes_start(l), *end = lanes_end(l);
-    const fb_interior whole = l->e->inside, x = fb_section_interior(l->e->nest, l->s, number);
-    bool staged = l->staged.value != FB_NONE && l->staged.pass == number;
-    if (x.var == FB_NONE || staged) {
-        pragma_simd(l, "");
-        lanes_between(l, p, entry, start, end);
-        return;
-    }
-    if (x.from > 0) lanes_between(l, p, entry, start, end_within(l, end, '<', x.from));
-    l->e->inside = x;
-    pragma_simd(l, "");
-    lanes_between(l, p, entry, end_within(l, start, '>', x.from), end_within(l, end, '<', x.to));
-    l->e->inside = whole;
-    if (x.to < l->s->rows.extent[l->s->rows.n - 1]) lanes_between(l, p, entry, end_within(l, start, '>', x.to), end);
+    const at_point at = {l->s->passes[number], entry};
+    int64_t rows = l->s->rows.extent[l->s->rows.n - 1];
+    bool staged = l->x.staged.value != FB_NONE && l->x.staged.pass == number;
+    const fb_interior x = staged ? (fb_interior){.var = FB_NONE} : fb_section_interior(l->e->nest, l->s, number);
+    with_edges(l, &x, l->x.lanes < rows, rows, lanes_start(l), lanes_end(l), lanes_between, &at);
 }
 
 /* ---- what windows have in common ---- */
 
-/* The larger or the smaller of an end and a number. */
-static const char *nearer(const loops *l, const char *end, char than, int64_t number)
-{
-    return fb_arena_printf(l->e->arena, "(%s %c %" PRId64 " ? %s : %" PRId64 ")", end, than, number, end, number);
-}
-
-static void staged_between(loops *l, const char *first, const char *last)
+static void staged_between(loops *l, const void *stand_in, const char *first, const char *last)
 {
     fb_emitter *e = l->e;
-    const fb_loops_staged *x = &l->staged;
+    const fb_loops_staged *x = &l->x.staged;
     const fb_staged_dim *along = &x->dim[x->n - 1];
     bool *mark = fb_emit_mark(e);
     fb_emit_for(e, NULL, var(l, along->step == 1 ? along->row : along->point), first, last, NULL);
     fb_emit_needed(e, x->value, l->s->passes[x->pass].space);
-    fb_emit(e, "%s = %s;", l->stand_in, fb_emit_ref(e, x->value));
+    fb_emit(e, "%s = %s;", (const char *)stand_in, fb_emit_ref(e, x->value));
     fb_emit_close(e);
     fb_emit_forget(e, mark);
 }
 
-/* Along the lanes: where tests depend on it, ends by themselves. */
-static void fill_along(loops *l)
+static void fill_along(loops *l, const char *stand_in)
 {
     fb_emitter *e = l->e;
-    const fb_loops_staged *x = &l->staged;
+    const fb_loops_staged *x = &l->x.staged;
     const fb_staged_dim *along = &x->dim[x->n - 1];
-    const fb_interior whole = e->inside, in = fb_schedule_staged_interior(e->nest, l->s, x);
+    const fb_interior in = fb_schedule_staged_interior(e->nest, l->s, x);
     const char *start = x->chunk && along->step == 1 ? lanes_start(l) : "0", *end = fb_emit_number(e, along->extent);
     if (x->chunk && along->step == 1) end = fb_arena_printf(e->arena, "%s + %s", start, end);
     if (x->chunk) {
@@ -965,26 +970,13 @@ static void fill_along(loops *l)
         fb_emit(e, "const int64_t fb_end = %s < %s ? %s : %s;", end, left, end, left);
         end = "fb_end";
     }
-    if (in.var == FB_NONE || (in.from == 0 && in.to == x->places)) {
-        e->inside = in;
-        pragma_simd(l, "");
-        staged_between(l, start, end);
-        e->inside = whole;
-        return;
-    }
-    if (in.from > 0) staged_between(l, start, x->chunk ? nearer(l, end, '<', in.from) : fb_emit_number(e, in.from));
-    e->inside = in;
-    pragma_simd(l, "");
-    staged_between(l, x->chunk ? nearer(l, start, '>', in.from) : fb_emit_number(e, in.from),
-                   x->chunk ? nearer(l, end, '<', in.to) : fb_emit_number(e, in.to));
-    e->inside = whole;
-    if (in.to < x->places) staged_between(l, x->chunk ? nearer(l, start, '>', in.to) : fb_emit_number(e, in.to), end);
+    with_edges(l, &in, x->chunk, x->places, start, end, staged_between, stand_in);
 }
 
 static void emit_staged(loops *l)
 {
     fb_emitter *e = l->e;
-    const fb_loops_staged *x = &l->staged;
+    const fb_loops_staged *x = &l->x.staged;
     fb_pass p = l->s->passes[x->pass];
     bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     const char *name = fb_arena_printf(e->arena, "%s_staged", e->names[x->value]), *at = fb_emit_index(e, x->at, false);
@@ -993,7 +985,7 @@ static void emit_staged(loops *l)
         at = fb_arena_printf(e->arena, "%s - %s", at, lanes_start(l));
     else if (x->chunk)
         at = fb_arena_printf(e->arena, "%s - %" PRId64 " * %s", at, along->step, lanes_start(l));
-    l->stand_in = fb_arena_printf(e->arena, "%s[%s]", name, at);
+    const char *stand_in = fb_arena_printf(e->arena, "%s[%s]", name, at);
     fb_section_needed(l->s, x->pass, needed);
     fb_emit_count_uses(e, needed, p.space, p.depth);
     fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_type(e, x->value), name, x->elements);
@@ -1013,10 +1005,10 @@ static void emit_staged(loops *l)
             fb_emit(e, "const int64_t %s = %s;", var(l, rows ? dim->point : dim->row),
                     !rows && d == x->n - 1 && x->chunk ? lanes_start(l) : "0");
     }
-    fill_along(l);
+    fill_along(l, stand_in);
     close_to(l, outside);
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
-    e->whole[x->value] = l->stand_in;
+    e->whole[x->value] = stand_in;
 }
 
 static void lane_pass(loops *l, int number)
@@ -1064,17 +1056,15 @@ static void emit_lanes(loops *l)
     int64_t last = rows->extent[n - 1];
     const char *name = var(l, rows->var[n - 1]);
     l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
-    bool cut = l->x.lanes < last;
-    l->staged = fb_schedule_staged(l->e->nest, l->s, &l->x);
-    int together = l->staged.value != FB_NONE ? l->staged.together : l->x.together;
-    if (!l->x.inner && together) pragma_parallel(l, collapse_words(l, together));
+    bool cut = l->x.lanes < last, staged = l->x.staged.value != FB_NONE;
+    if (!l->x.inner && l->x.together) pragma_parallel(l, collapse_words(l, l->x.together));
     for (int d = 0, at = 0; d < n; d++) {
         if (d == l->x.outside) {
-            if (l->staged.value != FB_NONE && l->staged.before == at++) emit_staged(l);
+            if (staged && l->x.staged.before == at++) emit_staged(l);
             open_chunks(l, name, last, l->x.lanes);
             l->opened++;
         }
-        if (l->staged.value != FB_NONE && l->staged.before == at++) emit_staged(l);
+        if (staged && l->x.staged.before == at++) emit_staged(l);
         if (d < n - 1) open_for(l, rows->var[d], rows->extent[d]);
     }
     if (cut && FB_MUTATE(44, last % l->x.lanes, false))
@@ -1293,7 +1283,6 @@ static void emit_added(loops *l, const fb_added *a)
 static void emit_section_c(fb_emitter *e)
 {
     loops l = {.e = e, .s = e->section, .x = fb_schedule_loops(e->nest, e->knobs, e->section)};
-    l.staged.value = FB_NONE;
     l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
     const fb_section *s = e->section;
     fb_section plain;

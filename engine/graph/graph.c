@@ -261,12 +261,16 @@ int64_t fb_reduced_elements(const fb_graph *g, fb_id reduction)
     return elements;
 }
 
+bool fb_node_is_windows(const fb_graph *g, fb_id id)
+{
+    for (; fb_op_get(g->nodes[id].op)->cls == FB_CLASS_VIEW; id = g->nodes[id].args[0])
+        if (g->nodes[id].op == FB_OP_UNFOLD) return true;
+    return false;
+}
+
 bool fb_reduces_windows(const fb_graph *g, fb_id reduction)
 {
-    fb_id at = g->nodes[reduction].args[0];
-    for (; fb_op_get(g->nodes[at].op)->cls == FB_CLASS_VIEW; at = g->nodes[at].args[0])
-        if (g->nodes[at].op == FB_OP_UNFOLD) return true;
-    return false;
+    return fb_node_is_windows(g, g->nodes[reduction].args[0]);
 }
 
 bool fb_node_is_short_reduction(const fb_graph *g, fb_id node)

@@ -213,6 +213,7 @@ int64_t fb_node_bytes(const fb_graph *g, fb_id id); /* elements × dtype size */
  * elements, or over a window of some more (a pool). Its result is an element, not the place of one. */
 enum { FB_SHORT_REDUCTION = 8, FB_SHORT_WINDOW = 27 };
 int64_t fb_reduced_elements(const fb_graph *g, fb_id reduction);
+bool fb_node_is_windows(const fb_graph *g, fb_id id); /* a view of windows, which may lie over each other */
 bool fb_reduces_windows(const fb_graph *g, fb_id reduction);
 bool fb_node_is_short_reduction(const fb_graph *g, fb_id node);
 

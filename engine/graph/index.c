@@ -14,6 +14,7 @@
 #include "graph/index.h"
 
 #include "base/error.h"
+#include "base/integer.h"
 #include "base/mem.h"
 #include "base/mutate.h"
 #include "base/vec.h"
@@ -348,16 +349,6 @@ static void split(const fb_index_pool *p, fb_ix e, int64_t c, sum *q, sum *r)
     FB_VEC_FREE(&whole.terms);
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a < 0 ? -a : a;
-}
-
 /* e = g·A + B for the largest g > 1 that divides c and leaves 0 <= B < g. False, and empty sums, where there is none.
  */
 static bool common_factor(const fb_index_pool *p, fb_ix e, int64_t c, int64_t *g, sum *a, sum *b)
@@ -367,7 +358,7 @@ static bool common_factor(const fb_index_pool *p, fb_ix e, int64_t c, int64_t *g
     for (int64_t below = INT64_MAX;;) {
         *g = 1;
         for (int i = 0; i < whole.terms.n; i++) {
-            int64_t shared = gcd(c, whole.terms.at[i].factor);
+            int64_t shared = fb_gcd(c, whole.terms.at[i].factor);
             if (shared > *g && shared < below) *g = shared;
         }
         a->terms.n = b->terms.n = 0;

@@ -248,24 +248,15 @@ static bool library_preferred(const fb_machine *m, const fb_kernel_nodes *k)
     return product.columns > 1 && product.depth > 1;
 }
 
-/* Is the operand windows, that lie over each other? */
-static bool is_windows(const fb_graph *g, fb_id id)
-{
-    for (; fb_op_get(g->nodes[id].op)->cls == FB_CLASS_VIEW; id = g->nodes[id].args[0])
-        if (g->nodes[id].op == FB_OP_UNFOLD) return true;
-    return false;
-}
-
 /* Where nothing else makes tiles of operands that lie otherwise, laying out those of a large product costs less than
  * loops that read each element again for every sum: but for few rows by windows, of which loops keep near what they have
  * in common (schedule/staged.c). */
 static bool laid_preferred(const fb_machine *m, const fb_kernel_nodes *k)
 {
     enum { LARGE = 1 << 23, FEW = 6 };
-    fb_id product = k->contractions[0];
-    bool few =
-        fb_contraction_of(k->graph, product).rows <= FEW && is_windows(k->graph, k->graph->nodes[product].args[1]);
-    return !m->target->tiles && library_preferred(m, k) && fb_node_flops(k->graph, product) >= LARGE && !few;
+    fb_contraction product = fb_contraction_of(k->graph, k->contractions[0]);
+    bool few = product.rows <= FEW && fb_node_is_windows(k->graph, product.operand[1]);
+    return !m->target->tiles && library_preferred(m, k) && fb_node_flops(k->graph, product.node) >= LARGE && !few;
 }
 
 /* A smaller one too, where neither loops nor a chain take it with all that it is to be one kernel with. */

@@ -690,11 +690,26 @@ static void share_added(const fb_nest *nest, const fb_section *s, const fb_added
     x->shared = x->owners * s->members;
 }
 
+/* Rows that do not lie side by side are done so all the same where what does not is staged. */
+static void go_across(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x)
+{
+    if (x->shape != FB_LOOPS_ROWS || !s->rows.n || !s->rows.extent[s->rows.n - 1]) return;
+    fb_loops_schedule across = *x;
+    across.shape = FB_LOOPS_LANES;
+    across.lanes = lanes_of(s);
+    share_lanes(s, &across);
+    fb_schedule_stage(nest, s, &across);
+    if (across.staged.value != FB_NONE && fb_schedule_lies_staged(nest, s, &across.staged)) *x = across;
+}
+
 fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)
 {
     enum { LONG_PASS = 1 << 15 };
-    fb_loops_schedule x = {
-        .shape = FB_LOOPS_ROWS, .work = fb_section_operations(s), .shared = 1, .inside = nest->chain != NULL};
+    fb_loops_schedule x = {.shape = FB_LOOPS_ROWS,
+                           .work = fb_section_operations(s),
+                           .shared = 1,
+                           .inside = nest->chain != NULL,
+                           .staged = {.value = FB_NONE}};
     bool few = fb_space_points(&s->rows) < FB_LOOPS_FEW && fb_section_longest(s) >= LONG_PASS && !s->blocked;
     if (!s->n_passes)
         x.shape = FB_LOOPS_ELEMENTS;
@@ -710,17 +725,13 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
     x.threads = (int)fb_knob_of(knobs, FB_KNOB_THREADS);
     if (!x.threads && x.work < FB_WORK_FOR_THREADS && x.shape != FB_LOOPS_LONG) x.threads = 1;
     x.vector = (int)fb_knob_of(knobs, FB_KNOB_VECTOR);
-    if (!adds && x.shape == FB_LOOPS_ROWS && s->rows.n && s->rows.extent[s->rows.n - 1] > 0) {
-        fb_loops_schedule across = x;
-        across.shape = FB_LOOPS_LANES;
-        across.lanes = lanes_of(s);
-        share_lanes(s, &across);
-        if (fb_schedule_stages_lanes(nest, s, &across)) x = across;
-    }
-    if (!adds && x.shape == FB_LOOPS_LANES)
+    if (!adds && x.shape == FB_LOOPS_LANES) {
         share_lanes(s, &x);
-    else if (!adds)
+        fb_schedule_stage(nest, s, &x);
+    } else if (!adds) {
         share_rows(s, &x);
+        go_across(nest, s, &x);
+    }
     x.chunk = x.inner ? 0 : fb_knob_of(knobs, FB_KNOB_ROWS);
     return x;
 }

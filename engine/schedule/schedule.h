@@ -96,6 +96,24 @@ enum {
     FB_LOOPS_OWNERS = 16,  /* of an index_add's rows, at most: each goes through all of the index */
 };
 
+/* What windows of rows that are done at once have in common (FB_LOOPS_LANES), an operand of a pass: made once, over the
+ * places that there are, and not for each row and point anew. Row and point are at place step · row + apart · point, of
+ * which step or apart is 1. Without row: the point is the place. */
+typedef struct {
+    fb_ix row, point;
+    int64_t step, apart, extent;
+} fb_staged_dim;
+
+typedef struct {
+    fb_val value;     /* FB_NONE: there is none */
+    int pass, before; /* so many loops of rows, that over chunks among them, are around it … */
+    bool chunk;       /* … and that one, too: the last dim has a chunk's places, from its first row's on */
+    int n;
+    fb_staged_dim dim[FB_MAX_ROW_VARS]; /* the last: along the lanes */
+    fb_ix at;                 /* element, in terms of rows and points; a chunk begins at step · its first row */
+    int64_t elements, places; /* places: along the lanes, chunks or not */
+} fb_loops_staged;
+
 typedef struct {
     fb_loops_shape shape;
     int64_t work;   /* operations, about */
@@ -110,30 +128,13 @@ typedef struct {
     bool cut;       /* … and with them the last one, in pieces of FB_LOOPS_CHUNK */
     int64_t shared; /* iterations of these */
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
+    fb_loops_staged staged;
 } fb_loops_schedule;
 
-/* What windows of rows that are done at once have in common (FB_LOOPS_LANES), an operand of a pass: made once, over the
- * places that there are, and not for each row and point anew. Row and point are at place step · row + apart · point, of
- * which step or apart is 1. Without row: the point is the place. */
-typedef struct {
-    fb_ix row, point;
-    int64_t step, apart, extent;
-} fb_staged_dim;
-
-typedef struct {
-    fb_val value;     /* FB_NONE: there is none */
-    int pass, before; /* so many loops of rows, that over chunks among them, are around it … */
-    int together;     /* … of which threads share so many */
-    bool chunk;       /* … and that one, too: the last dim has a chunk's places, from its first row's on */
-    int n;
-    fb_staged_dim dim[FB_MAX_ROW_VARS]; /* the last: along the lanes */
-    fb_ix at;                 /* element, in terms of rows and points; a chunk begins at step · its first row */
-    int64_t elements, places; /* places: along the lanes, chunks or not */
-} fb_loops_staged;
-
-fb_loops_staged fb_schedule_staged(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x);
-/* Do rows of `x`, done side by side, lie so but for what windows have in common, and they do have that? */
-bool fb_schedule_stages_lanes(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x);
+/* Sets what windows have in common, where it pays, and that fewer loops are shared where they do with that. */
+void fb_schedule_stage(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x);
+/* Do rows done side by side lie so, but for what is staged? */
+bool fb_schedule_lies_staged(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x);
 /* Places along the lanes at which no test depends on the last dim, in terms of what goes along it (its row, else its
  * point); var FB_NONE: there are few. */
 fb_interior fb_schedule_staged_interior(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x);

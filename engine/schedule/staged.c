@@ -37,6 +37,18 @@ static void collect(operand *o, fb_val v)
     for (int a = 0; a < x->n_args; a++) collect(o, x->args[a]);
 }
 
+/* The caller frees `inside`. */
+static operand operand_of(const fb_nest *nest, const fb_section *s, int pass, fb_val v)
+{
+    operand o = {.nest = nest,
+                 .s = s,
+                 .space = s->passes[pass].space,
+                 .inside = fb_calloc((size_t)s->n_values + 1, 1),
+                 .fine = true};
+    collect(&o, v);
+    return o;
+}
+
 /* ---- places ---- */
 
 typedef bool visit(void *ctx, fb_ix at);
@@ -72,11 +84,6 @@ static bool uses(const operand *o, fb_ix var)
     return !each_index(o, uses_not, &p);
 }
 
-static int64_t divisor(int64_t a, int64_t b)
-{
-    return b ? divisor(b, a % b) : a;
-}
-
 /* Do row and point occur as multiples of one and the same step · row + apart · point? */
 static bool goes_with(void *ctx, fb_ix at)
 {
@@ -87,7 +94,7 @@ static bool goes_with(void *ctx, fb_ix at)
     if (!fb_ix_stride(p->pool, at, p->row, &row, &rest) || !fb_ix_stride(p->pool, rest, p->point, &point, &rest))
         return false;
     if (row < 1 || point < 1) return false;
-    int64_t common = divisor(row, point);
+    int64_t common = fb_gcd(row, point);
     if (!p->step) p->step = row / common, p->apart = point / common;
     return p->step == row / common && p->apart == point / common;
 }
@@ -141,11 +148,17 @@ static bool find_dims(const operand *o, bool all, fb_loops_staged *g, uint32_t *
     return true;
 }
 
+/* Loops that threads share. */
+static int shared_of(const fb_loops_schedule *x)
+{
+    return x->threads == 1 || x->inside ? 0 : x->together;
+}
+
 /* Ahead of which loop: within all whose rows it varies with by themselves, and within those that threads share. These
  * are fewer where they do with that. */
 static bool find_loop(const operand *o, const fb_loops_schedule *x, uint32_t paired, fb_loops_staged *g)
 {
-    int last = o->s->rows.n - 1, shared = x->threads == 1 || x->inside ? 0 : x->together;
+    int last = o->s->rows.n - 1, shared = shared_of(x);
     int64_t iterations = 1, rows = o->s->rows.extent[last];
     for (int d = 0; d < last; d++) {
         bool varies = o->rows >> d & 1 || uses(o, o->s->rows.var[d]);
@@ -155,7 +168,6 @@ static bool find_loop(const operand *o, const fb_loops_schedule *x, uint32_t pai
         if (place_of(x, d) < g->before) iterations *= o->s->rows.extent[d];
     if (x->outside < g->before) iterations *= fb_ceil_div(rows, x->lanes);
     if (iterations < FB_LOOPS_FEW && g->before < shared) g->before = shared;
-    g->together = shared < g->before ? shared : g->before;
     for (int d = 0; d < last; d++)
         if (paired >> d & 1 && place_of(x, d) < g->before) return false;
     g->chunk = x->outside < g->before;
@@ -206,9 +218,6 @@ static bool has_all_tests(const operand *o, int pass)
 /* Windows along all rows, or where these are too much to stay near, along the lanes alone: some lines at a time. */
 static bool stage(operand *o, const fb_loops_schedule *x, int pass, fb_val v, fb_loops_staged *g)
 {
-    o->space = o->s->passes[pass].space;
-    o->fine = true;
-    collect(o, v);
     if (!o->fine || !(o->tests || o->computes) || o->s->values[v].space != o->space || !has_all_tests(o, pass))
         return false;
     for (int all = 1; all >= 0; all--) {
@@ -221,42 +230,46 @@ static bool stage(operand *o, const fb_loops_schedule *x, int pass, fb_val v, fb
     return false;
 }
 
-fb_loops_staged fb_schedule_staged(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x)
+/* The first of the section's operands that can be. */
+static fb_loops_staged find_staged(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x)
 {
-    fb_loops_staged g = {.value = FB_NONE}, found = g;
-    if (x->shape != FB_LOOPS_LANES || x->inner || s->n_data || s->blocked || nest->chain) return g;
-    for (int p = 0; p < s->n_passes && found.value == FB_NONE; p++) {
-        if (s->passes[p].depth) continue;
-        for (int i = 0; i < s->n_values && found.value == FB_NONE; i++) {
+    fb_loops_staged g = {.value = FB_NONE};
+    for (int p = 0; p < s->n_passes; p++)
+        for (int i = 0; i < s->n_values && !s->passes[p].depth; i++) {
             const fb_value *v = &s->values[i];
-            for (int a = 0; fb_value_reduces(v, s->passes[p]) && a < v->n_args && found.value == FB_NONE; a++) {
-                operand o = {.nest = nest, .s = s, .inside = fb_calloc((size_t)s->n_values + 1, 1)};
-                if (stage(&o, x, p, v->args[a], &g)) found = g;
+            for (int a = 0; fb_value_reduces(v, s->passes[p]) && a < v->n_args; a++) {
+                operand o = operand_of(nest, s, p, v->args[a]);
+                bool found = stage(&o, x, p, v->args[a], &g);
                 fb_free(o.inside);
+                if (found) return g;
             }
         }
-    }
-    return found;
+    return (fb_loops_staged){.value = FB_NONE};
 }
 
-bool fb_schedule_stages_lanes(const fb_nest *nest, const fb_section *s, const fb_loops_schedule *x)
+void fb_schedule_stage(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x)
 {
-    const fb_loops_staged g = fb_schedule_staged(nest, s, x);
-    if (g.value == FB_NONE) return false;
-    int last = s->rows.n - 1;
-    operand o = {
-        .nest = nest, .s = s, .space = s->passes[g.pass].space, .inside = fb_calloc((size_t)s->n_values + 1, 1)};
-    collect(&o, g.value);
+    x->staged.value = FB_NONE;
+    if (x->shape != FB_LOOPS_LANES || x->inner || s->n_data || s->blocked || nest->chain) return;
+    x->staged = find_staged(nest, s, x);
+    if (x->staged.value == FB_NONE) return;
+    int shared = shared_of(x);
+    x->together = shared < x->staged.before ? shared : x->staged.before;
+}
+
+bool fb_schedule_lies_staged(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x)
+{
+    fb_ix last = s->rows.var[s->rows.n - 1], rest;
+    operand o = operand_of(nest, s, x->pass, x->value);
     bool side_by_side = true;
     int64_t stride;
-    fb_ix rest;
     for (int i = 0; i < s->n_values && side_by_side; i++) {
         const fb_value *v = &s->values[i];
-        if (o.inside[i] || v->kind != FB_VALUE_LOAD || !fb_ix_uses(nest->pool, v->at, s->rows.var[last])) continue;
-        side_by_side = fb_ix_stride(nest->pool, v->at, s->rows.var[last], &stride, &rest) && stride == 1;
+        if (o.inside[i] || v->kind != FB_VALUE_LOAD || !fb_ix_uses(nest->pool, v->at, last)) continue;
+        side_by_side = fb_ix_stride(nest->pool, v->at, last, &stride, &rest) && stride == 1;
     }
     for (int i = 0; i < s->n_roots && side_by_side; i++)
-        side_by_side = fb_ix_stride(nest->pool, s->roots[i].at, s->rows.var[last], &stride, &rest) && stride == 1;
+        side_by_side = fb_ix_stride(nest->pool, s->roots[i].at, last, &stride, &rest) && stride == 1;
     fb_free(o.inside);
     return side_by_side;
 }
@@ -270,9 +283,7 @@ fb_interior fb_schedule_staged_interior(const fb_nest *nest, const fb_section *s
                       .to = x->places,
                       .holds = true,
                       .held = rows ? along->point : along->row};
-    operand o = {
-        .nest = nest, .s = s, .space = s->passes[x->pass].space, .inside = fb_calloc((size_t)s->n_values + 1, 1)};
-    collect(&o, x->value);
+    operand o = operand_of(nest, s, x->pass, x->value);
     for (int i = 0; i < s->n_values && fine; i++)
         for (int c = o.inside[i] ? s->values[i].when : FB_NONE; c != FB_NONE && fine; c = nest->whens[c].outer)
             fine = fb_interior_narrow(nest->pool, &nest->whens[c], &in);
