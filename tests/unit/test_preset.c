@@ -448,7 +448,7 @@ static void ways_are_not_counted(void **state)
     fb_graph *g = fb_graph_new("halves");
     fb_id x = input(g, "x", DIMS(2));
     for (int i = 0; i < 100; i++) {
-        char name[3][8];
+        char name[3][16];
         for (int k = 0; k < 3; k++) snprintf(name[k], sizeof name[k], "%c%d", "abj"[k], i);
         fb_op op = i % 2 ? FB_OP_SIN : FB_OP_ABS;
         fb_id parts[] = {node1(g, op, name[0], slice(g, x, 0, 0, 1)), node1(g, op, name[1], slice(g, x, 0, 1, 2))};
