@@ -841,16 +841,18 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     fb_emit_close(e);
 }
 
-enum { WITHIN = 16 }; /* points that are written out in a lane */
-
-/* Is the innermost loop over points in that over lanes, so that sums stay in registers meanwhile? Where there is a test
- * gcc 12 goes wrong with it (emit_value.c), and what windows have in common has none left. */
-static bool goes_within(const loops *l, fb_pass p)
+/* Points of the innermost loop that are written out in a lane, so that sums stay in registers meanwhile; 0: none. Where
+ * there is a test gcc 12 goes wrong with it (emit_value.c), and what is staged has none left. Of many points so many at a
+ * time as go into them without a rest. */
+static int64_t within(const loops *l, fb_pass p)
 {
+    enum { ALL = 16, MOST = 8, LEAST = 3 };
     const fb_loops_staged *x = &l->x.staged;
     const fb_space *space = &l->s->spaces[p.space];
-    return x->value != FB_NONE && l->s->passes[x->pass].space == p.space && p.depth == 0 &&
-           space->extent[space->n - 1] <= WITHIN;
+    if (x->value == FB_NONE || l->s->passes[x->pass].space != p.space || p.depth != 0) return 0;
+    int64_t extent = space->extent[space->n - 1], n = extent <= ALL ? extent : MOST;
+    while (extent % n) n--;
+    return n < LEAST && n < extent ? 0 : n;
 }
 
 /* Loops over the points of a pass; where threads share it, each part or thread has accumulators of its own. Gives how
@@ -870,8 +872,13 @@ static int open_lane_pass(loops *l, fb_pass p, const bool *needed, bool threads,
                           clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->x.lanes)), threads_words(l));
     }
     int outside = l->opened;
-    for (int d = 0; d < space->n - goes_within(l, p); d++) {
-        if (parts.count && d == 0) {
+    int64_t written_out = within(l, p);
+    for (int d = 0; d < space->n; d++) {
+        if (d == space->n - 1 && written_out) {
+            if (written_out == space->extent[d]) break;
+            open_chunks(l, var(l, space->var[d]), space->extent[d], written_out);
+            l->opened++;
+        } else if (parts.count && d == 0) {
             fb_emit_for(e, NULL, var(l, space->var[d]), "fb_first", "fb_last", NULL);
             l->opened++;
         } else {
@@ -894,13 +901,18 @@ static void lanes_between(loops *l, const void *ctx, const char *first, const ch
     const fb_space *space = &l->s->spaces[p.space];
     bool *mark = fb_emit_mark(l->e);
     open_lanes(l, first, last);
-    if (goes_within(l, p)) {
-        fb_emit_directive(l->e, "#pragma GCC unroll %d", WITHIN);
-        fb_emit_for(l->e, NULL, var(l, space->var[space->n - 1]), "0",
-                    fb_emit_number(l->e, space->extent[space->n - 1]), NULL);
+    int64_t written_out = within(l, p);
+    if (written_out) {
+        const char *point = var(l, space->var[space->n - 1]), *from = "0", *to = fb_emit_number(l->e, written_out);
+        if (written_out < space->extent[space->n - 1]) {
+            from = chunk_start(l, point);
+            to = fb_arena_printf(l->e->arena, "%s + %s", from, to);
+        }
+        fb_emit_directive(l->e, "#pragma GCC unroll %" PRId64, written_out);
+        fb_emit_for(l->e, NULL, point, from, to, NULL);
     }
     pass_body(l, p, at->entry);
-    if (goes_within(l, p)) fb_emit_close(l->e);
+    if (written_out) fb_emit_close(l->e);
     fb_emit_close(l->e);
     fb_emit_forget(l->e, mark);
 }
@@ -1001,7 +1013,7 @@ static void emit_staged(loops *l)
             fb_emit_open(e, "%s", "");
             l->opened++;
         }
-        if (dim->row != FB_NONE)
+        if (dim->row != FB_NONE && dim->point != FB_NONE)
             fb_emit(e, "const int64_t %s = %s;", var(l, rows ? dim->point : dim->row),
                     !rows && d == x->n - 1 && x->chunk ? lanes_start(l) : "0");
     }
@@ -1057,14 +1069,17 @@ static void emit_lanes(loops *l)
     const char *name = var(l, rows->var[n - 1]);
     l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
     bool cut = l->x.lanes < last, staged = l->x.staged.value != FB_NONE;
+    if (staged && !l->x.staged.before) emit_staged(l);
     if (!l->x.inner && l->x.together) pragma_parallel(l, collapse_words(l, l->x.together));
     for (int d = 0, at = 0; d < n; d++) {
         if (d == l->x.outside) {
-            if (staged && l->x.staged.before == at++) emit_staged(l);
+            if (staged && at && l->x.staged.before == at) emit_staged(l);
             open_chunks(l, name, last, l->x.lanes);
             l->opened++;
+            at++;
         }
-        if (staged && l->x.staged.before == at++) emit_staged(l);
+        if (staged && at && l->x.staged.before == at) emit_staged(l);
+        at++;
         if (d < n - 1) open_for(l, rows->var[d], rows->extent[d]);
     }
     if (cut && FB_MUTATE(44, last % l->x.lanes, false))

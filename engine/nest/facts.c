@@ -173,25 +173,44 @@ static fb_ix along_pass(const fb_space *space)
     return fb_space_is_window(space) ? FB_NONE : innermost(space);
 }
 
+/* Elements that a sum along a row adds up, as vectors of them; 0: few, which are written out. */
+static int64_t summed_of(const fb_graph *g, const fb_section *s, const fb_value *v)
+{
+    enum { SHORT = 8, COMPARED = 4 }; /* a comparison and a choice take longer than a sum */
+    int64_t points = fb_space_points(&s->spaces[v->over]);
+    fb_op op = g->nodes[v->node].op;
+    int64_t steps = op == FB_OP_SUM || op == FB_OP_MEAN || op == FB_OP_MATMUL ? 1 : COMPARED;
+    return points < SHORT && !fb_space_is_window(&s->spaces[v->over]) ? 0 : points * steps;
+}
+
 /* What loads, stores and sums do to vectors. */
 static void count_row_access(fb_nest *nest, const fb_section *s, const fb_value *v, bool across, int64_t rows)
 {
-    enum { SHORT = 8, COMPARED = 4 }; /* written without a loop; a comparison and a choice take longer than a sum */
     fb_nest_facts *f = &nest->facts;
     if (v->kind == FB_VALUE_LOAD)
         count_access(nest, v->at, nest->graph->nodes[v->node].dtype, s->n_passes ? FB_NONE : innermost(&s->rows), rows);
-    if (v->kind != FB_VALUE_REDUCE && v->kind != FB_VALUE_SCAN) return;
-    int64_t points = fb_space_points(&s->spaces[v->over]);
-    fb_op op = nest->graph->nodes[v->node].op;
-    int64_t steps = op == FB_OP_SUM || op == FB_OP_MEAN || op == FB_OP_MATMUL ? 1 : COMPARED;
-    if (across) return;
-    if (fb_space_is_window(&s->spaces[v->over])) {
-        f->gathered += rows * points * steps; /* loads of single elements, which go on beside the sums */
-        return;
+    if (across || (v->kind != FB_VALUE_REDUCE && v->kind != FB_VALUE_SCAN)) return;
+    int64_t elements = summed_of(nest->graph, s, v);
+    if (fb_space_is_window(&s->spaces[v->over]))
+        f->gathered += rows * elements; /* loads of single elements, which go on beside the sums */
+    else if (elements) {
+        f->summed += rows * elements;
+        f->sums += rows;
     }
-    if (points < SHORT) return;
-    f->summed += rows * points * steps;
-    f->sums += rows;
+}
+
+void fb_section_row_sums(const fb_graph *g, const fb_section *s, int64_t *summed, int64_t *sums)
+{
+    int64_t rows = fb_space_points(&s->rows);
+    *summed = *sums = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        bool sum = v->kind == FB_VALUE_REDUCE || v->kind == FB_VALUE_SCAN;
+        if (v->space != FB_NONE || !sum || fb_space_is_window(&s->spaces[v->over])) continue;
+        int64_t elements = summed_of(g, s, v);
+        *summed += rows * elements;
+        *sums += elements ? rows : 0;
+    }
 }
 
 static void count_stores(fb_nest *nest, const fb_section *s, bool across, int64_t rows)

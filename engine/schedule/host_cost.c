@@ -101,6 +101,21 @@ static double lanes_us(const fb_machine *m, const fb_nest *nest, const fb_knobs 
     return us;
 }
 
+/* Sums along rows that were counted as such and go side by side: these rows are turned. */
+static double turned_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs)
+{
+    double us = 0;
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section *s = &nest->sections[i];
+        fb_loops_schedule x = fb_schedule_loops(nest, knobs, s);
+        int64_t summed, sums;
+        if (x.shape != FB_LOOPS_LANES || fb_section_lies_across(nest->pool, s)) continue;
+        fb_section_row_sums(nest->graph, s, &summed, &sums);
+        us += fb_time_us((double)summed, m->gsum) + fb_time_us((double)sums, m->gsum_rows);
+    }
+    return us;
+}
+
 /* ---- what is read again ----
  *
  * A load that does not move with a loop reads the same in each of its turns. The second time it comes from the nearest
@@ -228,6 +243,7 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
                 fb_time_us((double)f->sums, m->gsum_rows) + fb_time_us((double)f->gathered, m->ggather) +
                 fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
     if (!nest) return us;
+    us -= turned_us(m, nest, knobs);
     us = fmax(us, fmax(lanes_us(m, nest, knobs), again_us(m, nest, knobs))) + scatter_us(m, nest);
     return us * uneven_of(nest, knobs, fmax(m->units, 1));
 }

@@ -648,17 +648,25 @@ static int outside_of(const fb_section *s)
     return d;
 }
 
+/* Which loops threads share, that over chunks of rows among them. */
+static void share_chunks(const fb_section *s, fb_loops_schedule *x)
+{
+    const fb_space *rows = &s->rows;
+    fb_space order = {.n = rows->n};
+    for (int d = 0; d < rows->n; d++)
+        order.extent[d] = d < x->outside   ? rows->extent[d]
+                          : d > x->outside ? rows->extent[d - 1]
+                                           : fb_ceil_div(rows->extent[rows->n - 1], x->lanes);
+    x->together = together_of(&order, order.n, &x->shared);
+}
+
 static void share_lanes(const fb_section *s, fb_loops_schedule *x)
 {
     const fb_space *rows = &s->rows;
-    int n = rows->n;
-    int64_t last = rows->extent[n - 1], chunks = fb_ceil_div(last, x->lanes);
+    int64_t last = rows->extent[rows->n - 1], chunks = fb_ceil_div(last, x->lanes);
     x->inner = last == 0 || fb_space_points(rows) / last * chunks < FB_LOOPS_FEW;
-    x->outside = x->inner ? n - 1 : outside_of(s);
-    fb_space order = {.n = n};
-    for (int d = 0; d < n; d++)
-        order.extent[d] = d < x->outside ? rows->extent[d] : d > x->outside ? rows->extent[d - 1] : chunks;
-    x->together = together_of(&order, n, &x->shared);
+    x->outside = x->inner ? rows->n - 1 : outside_of(s);
+    share_chunks(s, x);
 }
 
 /* Which loops of rows threads share. */
@@ -699,7 +707,16 @@ static void go_across(const fb_nest *nest, const fb_section *s, fb_loops_schedul
     across.lanes = lanes_of(s);
     share_lanes(s, &across);
     fb_schedule_stage(nest, s, &across);
-    if (across.staged.value != FB_NONE && fb_schedule_lies_staged(nest, s, &across.staged)) *x = across;
+    if (across.staged.value == FB_NONE || !fb_schedule_lies_staged(nest, s, &across.staged)) {
+        across = *x;
+        across.shape = FB_LOOPS_LANES;
+        across.lanes = lanes_of(s);
+        share_lanes(s, &across);
+        if (!fb_schedule_turn(nest, s, &across)) return;
+        share_chunks(s, &across);
+        if (across.staged.before && across.staged.before < across.together) across.together = across.staged.before;
+    }
+    *x = across;
 }
 
 fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)

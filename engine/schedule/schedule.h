@@ -96,9 +96,9 @@ enum {
     FB_LOOPS_OWNERS = 16,  /* of an index_add's rows, at most: each goes through all of the index */
 };
 
-/* What windows of rows that are done at once have in common (FB_LOOPS_LANES), an operand of a pass: made once, over the
- * places that there are, and not for each row and point anew. Row and point are at place step · row + apart · point, of
- * which step or apart is 1. Without row: the point is the place. */
+/* What rows that are done at once share (FB_LOOPS_LANES), an operand of a pass: made once, over the places that there are,
+ * and not for each row and point anew. Of windows, row and point are at place step · row + apart · point, of which step
+ * or apart is 1. Without row the point is the place, and without point the row: rows that are turned. */
 typedef struct {
     fb_ix row, point;
     int64_t step, apart, extent;
@@ -133,6 +133,9 @@ typedef struct {
 
 /* Sets what windows have in common, where it pays, and that fewer loops are shared where they do with that. */
 void fb_schedule_stage(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x);
+/* Sets rows that lie apart to be turned and done `lanes` at a time, or fewer, and how many loops are outside of that over
+ * chunks. False, and nothing set: it does not pay. */
+bool fb_schedule_turn(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x);
 /* Do rows done side by side lie so, but for what is staged? */
 bool fb_schedule_lies_staged(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x);
 /* Places along the lanes at which no test depends on the last dim, in terms of what goes along it (its row, else its

@@ -121,6 +121,32 @@ for name, k in pairs(kinds) do
 end
 return fb.script { title = "staged", variants = variants, params = { dtype = fb.choice { "f32", "bf16", "f64" } } }
 LUA
+# All to all: rows that each row of an outer loop goes over again are turned once, ahead of a chunk or of all.
+cat >turned.lua <<'LUA'
+local fb = require "fusebox"
+local kinds = {
+  chunks = { { 40, 1, 24 }, { 1, 130, 24 }, function(a, b) return ((a - b) * (a - b)):sum(2) end },
+  batches = { { 3, 20, 1, 7 }, { 3, 1, 70, 7 }, function(a, b) return (a - b):abs():amax(3) end },
+  ahead = { { 64, 1, 11 }, { 1, 17, 11 }, function(a, b) return (a * b:tanh()):mean(2) end },
+  prime = { { 33, 1, 67 }, { 1, 65, 67 }, function(a, b) return (a:maximum(b)):sum(2):sigmoid() end },
+  found = { { 33, 1, 20 }, { 1, 40, 20 }, function(a, b) return (a - b):argmax(2) end },
+  twice = { { 33, 1, 20 }, { 1, 48, 20 }, function(a, b)
+    local d = a - b:exp()
+    local off = d - d:mean(2, true)
+    return (off * off):mean(2)
+  end },
+  planes = { { 17, 2, 1, 4, 5 }, { 1, 1, 300, 4, 5 }, function(a, b)
+    return (a - b):abs():view({ 17, 2, 300, 20 }):sum(3)
+  end },
+}
+local variants = {}
+for name, k in pairs(kinds) do
+  variants[name] = function(g, p)
+    return k[3](g:input("a", k[1], p.dtype, { dist = "normal" }), g:input("b", k[2], p.dtype, { dist = "normal" }))
+  end
+end
+return fb.script { title = "turned", variants = variants, params = { dtype = fb.choice { "f32", "bf16", "f64" } } }
+LUA
 cat >places.lua <<'LUA'
 local fb = require "fusebox"
 return fb.script { title = "places", model = function(g)
@@ -144,6 +170,17 @@ for dtype in f32 bf16 f64; do
     fb check staged.lua $kinds --set dtype=$dtype --device host
     is "and are right in $dtype" 0 out '✓ depthwise:max' out '✓ strided:max' out '✓ dilated:max' out '✓ uneven:max' \
         out '✓ long:max' out '✓ long_strided:max' out '✓ cube:max' out '✓ few:none' out '✓ across:max'
+done
+kinds='chunks:max batches:max ahead:max prime:max found:max twice:max planes:max'
+for kind in $kinds; do
+    fb emit turned.lua "$kind" --device host
+    is "rows of $kind are turned once" 0 out '_staged\['
+done
+for dtype in f32 bf16 f64; do
+    # shellcheck disable=SC2086
+    fb check turned.lua $kinds --set dtype=$dtype --device host
+    is "and are right in $dtype" 0 out '✓ chunks:max' out '✓ batches:max' out '✓ ahead:max' out '✓ prime:max' \
+        out '✓ found:max' out '✓ twice:max' out '✓ planes:max'
 done
 fb emit places.lua max --device host
 is "places that take divisions are numbers of 32 bits" 0 out 'for \(int [jk] = 0; [jk] < 63; [jk]\+\+\)'
