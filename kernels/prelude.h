@@ -690,3 +690,68 @@ static inline void fb_sort_keys(uint64_t *keys, int64_t n)
 {
     if (n > 1) qsort(keys, (size_t)n, sizeof *keys, fb_by_key);
 }
+
+/* ---- rank: places in a sorted row ---- */
+
+/* Keys in the order of what they are of: -0 is 0, and what is no number comes after all numbers. */
+static inline uint64_t fb_keyf(float x)
+{
+    uint32_t u = fb_bits(x + 0.0f);
+    return x != x ? UINT32_MAX : u >> 31 ? (uint32_t)~u : u | 0x80000000u;
+}
+
+static inline uint64_t fb_key(double x)
+{
+    const union {
+        double x;
+        uint64_t u;
+    } bits = {x + 0.0};
+    return x != x ? UINT64_MAX : bits.u >> 63 ? ~bits.u : bits.u | 1ull << 63;
+}
+
+static inline uint64_t fb_keyi(int64_t x)
+{
+    return (uint64_t)x ^ 1ull << 63;
+}
+
+/* Short rows are counted: keys of four bytes with their places are never equal. */
+static inline void fb_ranks_counted(uint64_t *keys, int32_t n, int32_t *ranks)
+{
+    for (int32_t i = 0; i < n; i++) keys[i] = keys[i] << 32 | (uint32_t)i;
+    for (int32_t i = 0; i < n; i++) {
+        const uint64_t own = keys[i];
+        int64_t rank = 0;
+#pragma omp simd reduction(+ : rank)
+        for (int32_t k = 0; k < n; k++) rank += keys[k] < own;
+        ranks[i] = (int32_t)rank;
+    }
+}
+
+/* ranks[i]: how many of n keys go before that of i, of equal ones those that come first. Sorted byte by byte, from the
+ * lowest of so many, but for those that are the same in all. Keys are lost; room: of 2 n. */
+static inline void fb_ranks(uint64_t *keys, int32_t n, int bytes, int32_t *room, int32_t *ranks)
+{
+    enum { SHORT = 160 };
+    if (bytes == 4 && n < SHORT) {
+        fb_ranks_counted(keys, n, ranks);
+        return;
+    }
+    int32_t start[8][256] = {{0}}, *from = room, *to = from + n;
+    for (int32_t i = 0; i < n; i++) {
+        from[i] = i;
+        for (int b = 0; b < bytes; b++) start[b][keys[i] >> 8 * b & 255]++;
+    }
+    for (int b = 0; b < bytes; b++) {
+        int32_t sum = 0, *sorted = to;
+        if (start[b][keys[0] >> 8 * b & 255] == n) continue;
+        for (int k = 0; k < 256; k++) {
+            const int32_t count = start[b][k];
+            start[b][k] = sum;
+            sum += count;
+        }
+        for (int32_t i = 0; i < n; i++) to[start[b][keys[from[i]] >> 8 * b & 255]++] = from[i];
+        to = from;
+        from = sorted;
+    }
+    for (int32_t i = 0; i < n; i++) ranks[from[i]] = i;
+}

@@ -29,6 +29,14 @@ static inline int fb_power_of_two(int64_t n, int most)
     return p;
 }
 
+/* The least p with 2^p >= n; n <= 2^62. */
+static inline int fb_log2_ceil(int64_t n)
+{
+    int p = 0;
+    while ((int64_t)1 << p < n) p++;
+    return p;
+}
+
 /* For qsort: int64_t, ascending. */
 static inline int fb_by_int64(const void *a, const void *b)
 {

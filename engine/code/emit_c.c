@@ -719,11 +719,67 @@ static void end_reductions(loops *l, fb_pass p)
     }
 }
 
+/* ---- places in a row that is sorted ---- */
+
+/* The pass that goes over a space, at the least depth. */
+static int pass_over(const loops *l, int space)
+{
+    int p = 0;
+    while (l->s->passes[p].space != space) p++;
+    return p;
+}
+
+static const char *key_of(const loops *l, fb_val v)
+{
+    fb_dtype dtype = l->s->values[v].dtype;
+    return dtype == FB_F64 ? "fb_key" : fb_dtype_is_float(dtype) ? "fb_keyf" : "fb_keyi";
+}
+
+static void emit_ranks(loops *l)
+{
+    fb_emitter *e = l->e;
+    const fb_value *rank = &l->s->values[l->x.ranked];
+    const fb_space *space = &l->s->spaces[rank->over];
+    const char *name = e->names[l->x.ranked];
+    bool largest = e->nest->graph->nodes[rank->node].attrs->start == 1, *needed;
+    bool wide = !fb_dtype_is_float(l->s->values[rank->args[0]].dtype) || l->s->values[rank->args[0]].dtype == FB_F64;
+    int64_t n = space->extent[0];
+    needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    fb_section_needed(l->s, pass_over(l, rank->over), needed);
+    fb_emit_count_uses(e, needed, rank->over, 0);
+    fb_emit(e, "uint64_t %s_keys[%" PRId64 "];", name, n);
+    fb_emit(e, "int32_t %s_room[%" PRId64 "], %s_ranks[%" PRId64 "];", name, 2 * n, name, n);
+    bool *mark = fb_emit_mark(e);
+    open_for(l, space->var[0], n);
+    fb_emit_needed(e, rank->args[0], rank->over);
+    fb_emit(e, "%s_keys[%s] = %s%s(%s);", name, var(l, space->var[0]), FB_MUTATE(58, largest, false) ? "~" : "",
+            key_of(l, rank->args[0]), fb_emit_ref(e, rank->args[0]));
+    close_to(l, l->opened - 1);
+    fb_emit_forget(e, mark);
+    fb_emit(e, "fb_ranks(%s_keys, %" PRId64 ", %d, %s_room, %s_ranks);", name, n, wide ? 8 : 4, name, name);
+    fb_emit_count_uses(e, NULL, FB_NONE, 0);
+}
+
+/* Instead of the pass that would count it. */
+static void read_rank(loops *l)
+{
+    fb_emitter *e = l->e;
+    fb_val v = l->x.ranked;
+    const char *at = var(l, l->s->rows.var[l->s->rows.n - 1]);
+    fb_emit(e, "const %s %s = %s_ranks[%s];", fb_emit_type(e, v), e->names[v], e->names[v], at);
+    e->known[v] = true;
+    fb_emit_as_index(e, v);
+}
+
 static void emit_pass(loops *l, int number)
 {
     enum { MOST = 256, FEWEST = 512 };
     fb_emitter *e = l->e;
     fb_pass p = l->s->passes[number];
+    if (l->x.ranked != FB_NONE && fb_value_reduces(&l->s->values[l->x.ranked], p)) {
+        read_rank(l);
+        return;
+    }
     bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     fb_section_needed(l->s, number, needed);
     fb_emit_count_uses(e, needed, p.space, p.depth);
@@ -777,8 +833,13 @@ static void emit_rows(loops *l)
 {
     const fb_space *rows = &l->s->rows;
     hoist(l, 0);
+    bool ranked = l->x.ranked != FB_NONE;
+    if (ranked && rows->n == 1) emit_ranks(l);
     if (l->x.shape == FB_LOOPS_ROWS && rows->n) pragma_parallel(l, collapse_words(l, l->x.together));
-    for (int d = 0; d < rows->n; d++) open_for(l, rows->var[d], rows->extent[d]);
+    for (int d = 0; d < rows->n; d++) {
+        if (ranked && d > 0 && d == rows->n - 1) emit_ranks(l);
+        open_for(l, rows->var[d], rows->extent[d]);
+    }
     row_body(l);
     close_to(l, 0);
 }

@@ -2,6 +2,7 @@
  * name is part of the hash, a line of the script is not. */
 #include "graph/build.h"
 
+#include "base/integer.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -247,7 +248,7 @@ int64_t fb_node_flops(const fb_graph *g, fb_id id)
     if (info->cls == FB_CLASS_POINTWISE) return elements * info->flops;
     if (info->cls == FB_CLASS_REDUCTION) return fb_shape_elements(&g->nodes[n->args[0]].shape) * info->flops;
     if (fb_op_is_running(n->op)) return elements;
-    if (n->op == FB_OP_RANK) return FB_RANK_FLOPS * elements * n->shape.dim[n->attrs->dim];
+    if (n->op == FB_OP_RANK) return elements * fb_log2_ceil(n->shape.dim[n->attrs->dim]);
     if (n->op == FB_OP_SCATTER_ADD) return fb_shape_elements(&g->nodes[n->args[0]].shape);
     return n->op == FB_OP_MATMUL ? 2 * elements * fb_contraction_of(g, id).depth : 0;
 }

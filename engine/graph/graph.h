@@ -20,7 +20,7 @@
 
 enum { FB_MAX_RANK = 8, FB_NONE = -1, FB_MAX_NODES = 1 << 20 };
 #define FB_MAX_ELEMENTS ((int64_t)1 << 40)
-/* Of a rank, for each pair of elements: two comparisons of which one is taken, the choice, the sum. */
+/* Of a rank that counts, for each pair of elements: two comparisons of which one is taken, the choice, the sum. */
 enum { FB_RANK_FLOPS = 4 };
 
 typedef int32_t fb_id; /* a node, scope or region: an index; FB_NONE for none */
@@ -206,7 +206,7 @@ bool fb_graph_copies(const fb_graph *g); /* is there such a node? */
 bool fb_node_is_computed(const fb_graph *g, fb_id id);
 bool fb_node_is_output(const fb_graph *g, fb_id id);      /* output or effect */
 fb_id fb_graph_find(const fb_graph *g, const char *name); /* by node name; FB_NONE */
-/* FLOPs of one evaluation of the node (multiply-add counts 2). */
+/* FLOPs of one evaluation of the node (multiply-add counts 2); of a rank, the comparisons of a sort. */
 int64_t fb_node_flops(const fb_graph *g, fb_id id);
 int64_t fb_node_bytes(const fb_graph *g, fb_id id); /* elements × dtype size */
 /* Elements of the operand for each of a reduction's. A short one may be computed anew wherever it is read: over a few

@@ -101,7 +101,7 @@ static double lanes_us(const fb_machine *m, const fb_nest *nest, const fb_knobs 
     return us;
 }
 
-/* Sums along rows that were counted as such and go side by side: these rows are turned. */
+/* Sums along rows that were counted as such and are none: these rows are turned, or sorted. */
 static double turned_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs)
 {
     double us = 0;
@@ -109,7 +109,7 @@ static double turned_us(const fb_machine *m, const fb_nest *nest, const fb_knobs
         const fb_section *s = &nest->sections[i];
         fb_loops_schedule x = fb_schedule_loops(nest, knobs, s);
         int64_t summed, sums;
-        if (x.shape != FB_LOOPS_LANES || fb_section_lies_across(nest->pool, s)) continue;
+        if (x.ranked == FB_NONE && (x.shape != FB_LOOPS_LANES || fb_section_lies_across(nest->pool, s))) continue;
         fb_section_row_sums(nest->graph, s, &summed, &sums);
         us += fb_time_us((double)summed, m->gsum) + fb_time_us((double)sums, m->gsum_rows);
     }
@@ -225,6 +225,22 @@ static double again_us(const fb_machine *m, const fb_nest *nest, const fb_knobs 
     return us;
 }
 
+/* Rows that are sorted: a few times through each, to places that follow no order. What counting takes is in `flops`. */
+static double sorted_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs, fb_dtype dtype)
+{
+    enum { TIMES = 8 };
+    double us = 0;
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section *s = &nest->sections[i];
+        fb_val v = fb_schedule_loops(nest, knobs, s).ranked;
+        if (v == FB_NONE) continue;
+        double rows = (double)fb_space_points(&s->rows),
+               points = (double)fb_space_points(&s->spaces[s->values[v].over]);
+        us += fb_time_us(TIMES * rows, m->ggather) - fb_time_us(FB_RANK_FLOPS * rows * points, m->gflops[dtype]);
+    }
+    return us;
+}
+
 /* Each of the threads that share an index_add goes through all of the index. */
 static double scatter_us(const fb_machine *m, const fb_nest *nest)
 {
@@ -243,7 +259,7 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
                 fb_time_us((double)f->sums, m->gsum_rows) + fb_time_us((double)f->gathered, m->ggather) +
                 fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
     if (!nest) return us;
-    us -= turned_us(m, nest, knobs);
+    us += sorted_us(m, nest, knobs, dtype) - turned_us(m, nest, knobs);
     us = fmax(us, fmax(lanes_us(m, nest, knobs), again_us(m, nest, knobs))) + scatter_us(m, nest);
     return us * uneven_of(nest, knobs, fmax(m->units, 1));
 }

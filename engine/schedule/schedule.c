@@ -719,6 +719,14 @@ static void go_across(const fb_nest *nest, const fb_section *s, fb_loops_schedul
     *x = across;
 }
 
+/* A row is sorted within the loops that threads share, if there are any around it. */
+static void sort_rows(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x)
+{
+    if (x->shape != FB_LOOPS_ROWS) return;
+    x->ranked = fb_schedule_ranked(nest, s);
+    if (x->ranked != FB_NONE && s->rows.n > 1) x->together = together_of(&s->rows, s->rows.n - 1, &x->shared);
+}
+
 fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)
 {
     enum { LONG_PASS = 1 << 15 };
@@ -726,7 +734,8 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
                            .work = fb_section_operations(s),
                            .shared = 1,
                            .inside = nest->chain != NULL,
-                           .staged = {.value = FB_NONE}};
+                           .staged = {.value = FB_NONE},
+                           .ranked = FB_NONE};
     bool few = fb_space_points(&s->rows) < FB_LOOPS_FEW && fb_section_longest(s) >= LONG_PASS && !s->blocked;
     if (!s->n_passes)
         x.shape = FB_LOOPS_ELEMENTS;
@@ -748,6 +757,7 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
     } else if (!adds) {
         share_rows(s, &x);
         go_across(nest, s, &x);
+        sort_rows(nest, s, &x);
     }
     x.chunk = x.inner ? 0 : fb_knob_of(knobs, FB_KNOB_ROWS);
     return x;

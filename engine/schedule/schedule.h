@@ -129,7 +129,12 @@ typedef struct {
     int64_t shared; /* iterations of these */
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
     fb_loops_staged staged;
+    fb_val
+        ranked; /* a rank (FB_LOOPS_ROWS): its row is sorted ahead of the last loop of rows; FB_NONE: there is none */
 } fb_loops_schedule;
+
+/* The rank of a section that is sorted once a row; FB_NONE: there is none, or to count is as fast. */
+fb_val fb_schedule_ranked(const fb_nest *nest, const fb_section *s);
 
 /* Sets what windows have in common, where it pays, and that fewer loops are shared where they do with that. */
 void fb_schedule_stage(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x);

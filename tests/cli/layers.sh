@@ -63,10 +63,12 @@ return fb.script { title = "phases", model = function(g)
   return g:stack(found, 0)
 end }
 LUA
-differ() { # FILE NAME: the largest of the differences is a rounding
-    fb values "$1" max stack --device host --format json
+differ() { # FILE NAME [OPTION]…: the largest of the differences is a rounding
+    file=$1 name=$2
+    shift 2
+    fb values "$file" max stack --device host --format json "$@"
     awk '/"max":/ { found = $2 + 0 < 1e-4 } END { exit !found }' out || status="$status, far apart"
-    is "$2" 0 out '"elements"'
+    is "$name" 0 out '"elements"'
 }
 differ phases.lua "transposed convolutions of nn place by place"
 differ same.lua "convolutions, pools and norms of nn against the same place by place"
@@ -216,6 +218,43 @@ LUA
 fb check sorts.lua --device host
 is "sorts are right in every preset" 0 out '✓ none' out '✓ max' out '✓ auto'
 differ sorts.lua "sort, topk and rank against comparing all with all"
+
+# Longer rows are sorted, short ones of them counted; of equal elements the first goes first, and what is no number last.
+cat >ranks.lua <<'LUA'
+local fb = require "fusebox"
+local function places(g, x, largest)
+  local m, n = x.shape[1], x.shape[2]
+  local a, b = x:view(m, n, 1), x:view(m, 1, n)
+  local none_a, none_b = a:ne(a), b:ne(b)
+  local low, high, none_low, none_high = b, a, none_b, none_a
+  if largest then low, high, none_low, none_high = a, b, none_a, none_b end
+  local goes = low:lt(high):logical_or(none_high:logical_and(none_low:logical_not()))
+  local same = a:eq(b):logical_or(none_a:logical_and(none_b))
+  local first = g:arange(n):view(1, n):lt(g:arange(n):view(n, 1))
+  return goes:logical_or(same:logical_and(first)):to("i64"):sum(-1)
+end
+return fb.script { title = "ranks", params = { dtype = fb.choice { "f32", "bf16", "f64", "i64" } }, model = function(g, p)
+  local out = {}
+  for _, n in ipairs { 23, 24, 159, 160, 700 } do
+    local whole = g:input("x" .. n, { 5, n }, "f32", { dist = "integer", low = -30, high = 31 })
+    local x = p.dtype == "i64" and whole:to("i64") * 1000000007 or (whole * 0.25):to(p.dtype)
+    if p.dtype ~= "i64" and n == 160 then x = x:sqrt() * -1 end -- -0 as well, and what is no number
+    for _, largest in ipairs { false, true } do
+      out[#out + 1] = (x:rank(1, largest) - places(g, x, largest)):to("f32"):abs():amax()
+    end
+  end
+  local line = g:input("line", { 3000 })
+  out[#out + 1] = (line:rank(0) - places(g, line:view(1, 3000), false):view(3000)):to("f32"):abs():amax()
+  return g:stack(out, 0)
+end }
+LUA
+fb emit ranks.lua eager --device host
+is "a long row is sorted once" 0 out 'fb_ranks\(rank.*_keys, 700, 4, '
+for dtype in f32 bf16 f64 i64; do
+    fb check ranks.lua none eager auto --set dtype=$dtype --device host
+    is "and is right in $dtype" 0 out '✓ none' out '✓ eager' out '✓ auto'
+    differ ranks.lua "as comparing all with all has it in $dtype" --set dtype=$dtype
+done
 
 # The place of the largest: the first of equals, and of what is no number, within a chunk of what is looked through and beyond.
 cat >firsts.lua <<'LUA'
