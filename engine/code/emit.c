@@ -137,19 +137,39 @@ static bool names_loop(const fb_emitter *e, const char *name)
     return false;
 }
 
+/* Arrays that a printer makes beside a value are called after it: exp_row beside exp. */
+static bool names_array(const char *name)
+{
+    static const char *const ends[] = {"_row", "_ahead", "_staged", "_ranks"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n > strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
+    return false;
+}
+
 static bool is_taken(const fb_emitter *e, const char *name)
 {
     if (strncmp(name, "fb_", 3) == 0) return true;
     if (islower((unsigned char)name[0]) && name[1] == '0' && !name[2]) return true; /* starts of chunks */
-    if (fb_names_is_word(name)) return true;
+    if (fb_names_is_word(name) || names_array(name)) return true;
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (is_word(name, reserved[i]) && !hides_only_libm(e, name)) return true;
     return fb_names_has(e->used, name) || strcmp(name, e->entry) == 0 || names_loop(e, name);
 }
 
+/* How long a beginning is that names of users' values must not have; 0: there is none. Words with an underscore before
+ * them are the compiler's. */
+static size_t prefix_of_ours(const char *name)
+{
+    static const char *const ours[] = {"fb_", "best_", "_"};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (strncmp(name, ours[i], strlen(ours[i])) == 0) return strlen(ours[i]);
+    return 0;
+}
+
 const char *fb_emit_name(fb_emitter *e, const char *wish)
 {
-    while (strncmp(wish, "fb_", 3) == 0) wish += 3; /* ours, whatever number stands behind */
+    for (size_t n; (n = prefix_of_ours(wish)) > 0;) wish += n; /* whatever number stands behind */
     if (!*wish || isdigit((unsigned char)*wish)) wish = "x";
     const char *name = wish;
     for (int i = fb_names_number(e->used, wish); is_taken(e, name); i++) {

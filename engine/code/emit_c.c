@@ -729,9 +729,8 @@ static int pass_over(const loops *l, int space)
     return p;
 }
 
-static const char *key_of(const loops *l, fb_val v)
+static const char *key_of(fb_dtype dtype)
 {
-    fb_dtype dtype = l->s->values[v].dtype;
     return dtype == FB_F64 ? "fb_key" : fb_dtype_is_float(dtype) ? "fb_keyf" : "fb_keyi";
 }
 
@@ -740,23 +739,24 @@ static void emit_ranks(loops *l)
     fb_emitter *e = l->e;
     const fb_value *rank = &l->s->values[l->x.ranked];
     const fb_space *space = &l->s->spaces[rank->over];
-    const char *name = e->names[l->x.ranked];
-    bool largest = e->nest->graph->nodes[rank->node].attrs->start == 1, *needed;
-    bool wide = !fb_dtype_is_float(l->s->values[rank->args[0]].dtype) || l->s->values[rank->args[0]].dtype == FB_F64;
+    const char *name = e->names[l->x.ranked], *at = var(l, space->var[0]);
+    fb_dtype dtype = l->s->values[rank->args[0]].dtype;
+    bool largest = e->nest->graph->nodes[rank->node].attrs->start == 1;
+    bool narrow = fb_dtype_is_float(dtype) && dtype != FB_F64;
     int64_t n = space->extent[0];
-    needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     fb_section_needed(l->s, pass_over(l, rank->over), needed);
     fb_emit_count_uses(e, needed, rank->over, 0);
-    fb_emit(e, "uint64_t %s_keys[%" PRId64 "];", name, n);
-    fb_emit(e, "int32_t %s_room[%" PRId64 "], %s_ranks[%" PRId64 "];", name, 2 * n, name, n);
+    fb_emit(e, "uint64_t fb_keys[%" PRId64 "];", n);
+    fb_emit(e, "int32_t fb_room[%" PRId64 "], %s_ranks[%" PRId64 "];", 2 * n, name, n);
     bool *mark = fb_emit_mark(e);
     open_for(l, space->var[0], n);
     fb_emit_needed(e, rank->args[0], rank->over);
-    fb_emit(e, "%s_keys[%s] = %s%s(%s);", name, var(l, space->var[0]), FB_MUTATE(58, largest, false) ? "~" : "",
-            key_of(l, rank->args[0]), fb_emit_ref(e, rank->args[0]));
+    fb_emit(e, "fb_keys[%s] = %s%s(%s);", at, FB_MUTATE(58, largest, false) ? "~" : "", key_of(dtype),
+            fb_emit_ref(e, rank->args[0]));
     close_to(l, l->opened - 1);
     fb_emit_forget(e, mark);
-    fb_emit(e, "fb_ranks(%s_keys, %" PRId64 ", %d, %s_room, %s_ranks);", name, n, wide ? 8 : 4, name, name);
+    fb_emit(e, "fb_ranks(fb_keys, %" PRId64 ", %d, fb_room, %s_ranks);", n, narrow ? 4 : 8, name);
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
 }
 

@@ -130,7 +130,7 @@ typedef struct {
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
     fb_loops_staged staged;
     fb_val
-        ranked; /* a rank (FB_LOOPS_ROWS): its row is sorted ahead of the last loop of rows; FB_NONE: there is none */
+        ranked; /* FB_LOOPS_ROWS: a rank, whose row is sorted ahead of the last loop of rows; FB_NONE: there is none */
 } fb_loops_schedule;
 
 /* The rank of a section that is sorted once a row; FB_NONE: there is none, or to count is as fast. */

@@ -320,6 +320,7 @@ static bool turn(const operand *o, int pass, fb_val v, fb_loops_schedule *x)
     fb_ix row = o->s->rows.var[last];
     if (!o->fine || o->tests || o->rows || !uses(o, row) || !lies_apart(o, row) || !has_all_tests(o, pass))
         return false;
+    if (space->n >= FB_MAX_ROW_VARS) return false; /* a dim for each point, and that along the lanes */
     while (varies > 0 && !uses(o, o->s->rows.var[varies - 1])) varies--;
     fb_loops_staged *g = &x->staged;
     *g = (fb_loops_staged){.value = v, .pass = pass};

@@ -249,12 +249,38 @@ return fb.script { title = "ranks", params = { dtype = fb.choice { "f32", "bf16"
 end }
 LUA
 fb emit ranks.lua eager --device host
-is "a long row is sorted once" 0 out 'fb_ranks\(rank.*_keys, 700, 4, '
+is "a long row is sorted once" 0 out 'fb_ranks\(fb_keys, 700, 4, '
 for dtype in f32 bf16 f64 i64; do
     fb check ranks.lua none eager auto --set dtype=$dtype --device host
     is "and is right in $dtype" 0 out '✓ none' out '✓ eager' out '✓ auto'
     differ ranks.lua "as comparing all with all has it in $dtype" --set dtype=$dtype
 done
+
+# Arrays beside a value are called after it; an input of that name has another one.
+cat >arrays.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script { title = "arrays", variants = {
+  row = function(g)
+    local x = g:input("x", { 64, 200 })
+    local e = (x - x:amax(1, true)):exp()
+    return e / e:sum(1, true) * g:input("exp_row", { 64, 200 })
+  end,
+  best = function(g) return g:input("x", { 64, 200 }):argmax(1):to("f32") * g:input("best_argmax", { 64 }) end,
+  ahead = function(g)
+    local x = g:input("x", { 64, 2000 })
+    return (x * x):sigmoid():cumsum(1) * g:input("sigmoid_ahead", { 64, 2000 })
+  end,
+  staged = function(g)
+    local x, y = g:input("x", { 64, 1, 20 }), g:input("y", { 1, 200, 20 })
+    return (x - y:tanh()):abs():sum(2) * g:input("tanh_staged", { 64, 200 })
+  end,
+  ranks = function(g) return g:input("x", { 64, 200 }):rank(1):to("f32") * g:input("rank_ranks", { 64, 200 }) end,
+  words = function(g) return g:input("_Alignas", { 64 }) + g:input("__restrict", { 64 }) * g:input("_", { 64 }) end,
+} }
+LUA
+fb check arrays.lua row:max best:max ahead:max staged:max ranks:max words:max --device host
+is "names of arrays and of the compiler's are no input's" 0 out '✓ row:max' out '✓ best:max' out '✓ ahead:max' \
+    out '✓ staged:max' out '✓ ranks:max' out '✓ words:max'
 
 # The place of the largest: the first of equals, and of what is no number, within a chunk of what is looked through and beyond.
 cat >firsts.lua <<'LUA'
