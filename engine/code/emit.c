@@ -137,7 +137,7 @@ static bool names_loop(const fb_emitter *e, const char *name)
     return false;
 }
 
-/* Arrays that a printer makes beside a value are called after it: exp_row beside exp. */
+/* Arrays that loops have beside a value are called after it: exp_row beside exp. */
 static bool names_array(const char *name)
 {
     static const char *const ends[] = {"_row", "_ahead", "_staged", "_ranks"};
@@ -151,20 +151,20 @@ static bool is_taken(const fb_emitter *e, const char *name)
 {
     if (strncmp(name, "fb_", 3) == 0) return true;
     if (islower((unsigned char)name[0]) && name[1] == '0' && !name[2]) return true; /* starts of chunks */
-    if (fb_names_is_word(name) || names_array(name)) return true;
+    if (fb_names_is_word(name) || (!e->nest->target->grid && names_array(name))) return true;
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (is_word(name, reserved[i]) && !hides_only_libm(e, name)) return true;
     return fb_names_has(e->used, name) || strcmp(name, e->entry) == 0 || names_loop(e, name);
 }
 
-/* How long a beginning is that names of users' values must not have; 0: there is none. Words with an underscore before
- * them are the compiler's. */
+/* How long a beginning is that names of users' values must not have; 0: there is none. Words that begin with two
+ * underscores, or with one and a capital, are the compiler's. */
 static size_t prefix_of_ours(const char *name)
 {
-    static const char *const ours[] = {"fb_", "best_", "_"};
+    static const char *const ours[] = {"fb_", "best_"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strncmp(name, ours[i], strlen(ours[i])) == 0) return strlen(ours[i]);
-    return 0;
+    return name[0] == '_' && (name[1] == '_' || isupper((unsigned char)name[1]));
 }
 
 const char *fb_emit_name(fb_emitter *e, const char *wish)
