@@ -772,8 +772,17 @@ typedef struct {
     double along, offset, own;
 } region_figures;
 
-static region_figures judge_region(const fb_judgement *j, const fb_region_spread *l, int r, double unit)
+/* A running product stays where it is once rounding to nearest gives it back: at v of the smallest numbers, times x, from
+ * v (1 - x) = 1/2 down. Roundings that go up or down at random end at 0. */
+static double stuck_at(fb_dtype dtype)
 {
+    enum { UNITS = 64 };
+    return UNITS * (dtype == FB_F64 ? 0x1p-1074 : 0x1p-149);
+}
+
+static region_figures judge_region(const fb_judgement *j, const fb_region_spread *l, int r, fb_dtype dtype)
+{
+    const double unit = dtype == FB_F64 ? 0x1p-51 : 0x1p-22, stuck = stuck_at(dtype);
     region_figures f = {0};
     if (l->n >= REGION_LEAST && l->squares > 0 && isfinite(l->squares)) {
         double along = fmax(largest_lane(l->along), sqrt(l->along_squares) / 4);
@@ -782,8 +791,8 @@ static region_figures judge_region(const fb_judgement *j, const fb_region_spread
         offset = fmax(FB_JUDGE_REGION * offset, sqrt(j->region[r].offset_squares));
         /* not along values of which the reference's own roundings are all that is left */
         const bool nothing = l->squares < 0x1p-60 * l->offset_squares;
-        f.along = nothing ? 0 : fabs(j->region[r].along) / (along + unit * l->squares);
-        f.offset = fabs(j->region[r].offset) / (offset + unit * l->sizes);
+        f.along = nothing ? 0 : fabs(j->region[r].along) / (along + unit * l->squares + stuck * l->sizes);
+        f.offset = fabs(j->region[r].offset) / (offset + unit * l->sizes + stuck * (double)l->n);
     }
     double rounded = (double)j->region[r].rounded;
     if (rounded >= REGION_LEAST)
@@ -796,10 +805,10 @@ static double judge_all_regions(const fb_judgement *j, const fb_spread *s, const
                                 const fb_node *n, fb_str *words, bool *one_sample)
 {
     *one_sample = true;
-    double unit = shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22, worst = 0;
+    double worst = 0;
     for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
         const fb_region_spread *l = &s->region[r];
-        region_figures f = judge_region(j, l, r, unit);
+        region_figures f = judge_region(j, l, r, shape->dtype);
         double most = fmax(fmax(f.along, f.offset), f.own);
         if (most > 1) *one_sample &= goes_together(l);
         if (!(most > worst)) continue;
