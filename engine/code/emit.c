@@ -161,7 +161,7 @@ static bool is_taken(const fb_emitter *e, const char *name)
  * underscores, or with one and a capital, are the compiler's. */
 static size_t prefix_of_ours(const char *name)
 {
-    static const char *const ours[] = {"fb_", "best_"};
+    static const char *const ours[] = {"fb_", "FB_", "best_"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strncmp(name, ours[i], strlen(ours[i])) == 0) return strlen(ours[i]);
     return name[0] == '_' && (name[1] == '_' || isupper((unsigned char)name[1]));

@@ -252,7 +252,21 @@ static int by_bytes(const void *name, const void *word)
     return strcmp(name, *(const char *const *)word);
 }
 
+/* Macros of <stdint.h>: UINT32_MAX and its kind. */
+static bool is_limit(const char *name)
+{
+    static const char *const ends[] = {"_MAX", "_MIN", "_C"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t k = strlen(ends[i]);
+        if (n > k && strcmp(name + n - k, ends[i]) == 0)
+            return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == n;
+    }
+    return false;
+}
+
 bool fb_names_is_word(const char *name)
 {
-    return bsearch(name, words_of_c, sizeof words_of_c / sizeof *words_of_c, sizeof *words_of_c, by_bytes) != NULL;
+    return is_limit(name) ||
+           bsearch(name, words_of_c, sizeof words_of_c / sizeof *words_of_c, sizeof *words_of_c, by_bytes) != NULL;
 }

@@ -275,7 +275,10 @@ return fb.script { title = "arrays", variants = {
     return (x - y:tanh()):abs():sum(2) * g:input("tanh_staged", { 64, 200 })
   end,
   ranks = function(g) return g:input("x", { 64, 200 }):rank(1):to("f32") * g:input("rank_ranks", { 64, 200 }) end,
-  words = function(g) return g:input("_Alignas", { 64 }) + g:input("__restrict", { 64 }) * g:input("_", { 64 }) end,
+  words = function(g)
+    local y = g:input("_Alignas", { 64 }) + g:input("__restrict", { 64 }) * g:input("_", { 64 })
+    return y * g:input("UINT32_MAX", { 64 }) + g:input("FB_DEVICE", { 64 })
+  end,
 } }
 LUA
 fb check arrays.lua row:max best:max ahead:max staged:max ranks:max words:max --device host
