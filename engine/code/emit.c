@@ -99,10 +99,11 @@ void fb_emit_remark(fb_emitter *e, const char *format, ...)
 
 /* Words that mean something where a kernel stands, beside those of the language, and what skeletons use themselves. */
 static const char *const reserved[] = {
-    "args", "cos",  "erf",      "exp",       "exp2",     "fabs",    "first", "floor",    "fmod",  "half",   "isnan",
-    "last", "log",  "log2",     "main",      "max",      "member",  "min",   "owner",    "pow",   "rint",   "round",
-    "sin",  "sqrt", "tanh",     "warp",      "ceil",     "abs",     "gelu",  "signbit",  "lanes", "sums",   "at",
-    "lane", "end",  "blockIdx", "threadIdx", "blockDim", "gridDim", "rsqrt", "warpSize", "atan2", "erfinv", "lgamma",
+    "args",      "cos",      "erf",     "exp",   "exp2",     "fabs",  "first",  "floor",  "fmod",
+    "half",      "isnan",    "last",    "log",   "log2",     "main",  "max",    "member", "min",
+    "owner",     "pow",      "rint",    "round", "sin",      "sqrt",  "tanh",   "warp",   "ceil",
+    "abs",       "gelu",     "signbit", "lanes", "sums",     "at",    "lane",   "end",    "blockIdx",
+    "threadIdx", "blockDim", "gridDim", "rsqrt", "warpSize", "atan2", "erfinv", "lgamma", "atomicAdd",
 };
 
 /* The word itself, or with the suffix of libm's float functions: exp, expf. */
