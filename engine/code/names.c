@@ -252,7 +252,7 @@ static int by_bytes(const void *name, const void *word)
     return strcmp(name, *(const char *const *)word);
 }
 
-/* Macros of <stdint.h>: UINT32_MAX and its kind. */
+/* Macros of the widths of integers: UINT32_MAX and its kind. */
 static bool is_limit(const char *name)
 {
     static const char *const ends[] = {"_MAX", "_MIN", "_C"};
