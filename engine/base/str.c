@@ -130,6 +130,12 @@ size_t fb_text_next(const char *text, size_t n, uint32_t *code, bool *seen)
     return len ? len : 1;
 }
 
+bool fb_text_ends(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
 void fb_text_clean(char *to, size_t room, const char *from, size_t n)
 {
     size_t out = 0, len;

@@ -28,6 +28,8 @@ bool fb_str_is_name(const char *name);
 /* What comes after the last slash. */
 const char *fb_file_name(const char *path);
 
+bool fb_text_ends(const char *text, const char *end);
+
 /* Copies with control, bidi and invalid UTF-8 replaced by '?', for anything that came from outside and goes to a
  * screen or log. Always terminates. */
 void fb_text_clean(char *to, size_t room, const char *from, size_t n);

@@ -142,15 +142,13 @@ static bool names_loop(const fb_emitter *e, const char *name)
 static bool names_array(const char *name)
 {
     static const char *const ends[] = {"_row", "_ahead", "_staged", "_ranks"};
-    size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (n > strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
+    for (size_t i = 0; *name && i < sizeof ends / sizeof *ends; i++)
+        if (fb_text_ends(name + 1, ends[i])) return true;
     return false;
 }
 
 static bool is_taken(const fb_emitter *e, const char *name)
 {
-    if (strncmp(name, "fb_", 3) == 0) return true;
     if (islower((unsigned char)name[0]) && name[1] == '0' && !name[2]) return true; /* starts of chunks */
     if (fb_names_is_word(name) || (!e->nest->target->grid && names_array(name))) return true;
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)

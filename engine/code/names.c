@@ -2,6 +2,7 @@
 #include "code/names.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/vec.h"
 
 #include <stdlib.h>
@@ -256,12 +257,8 @@ static int by_bytes(const void *name, const void *word)
 static bool is_limit(const char *name)
 {
     static const char *const ends[] = {"_MAX", "_MIN", "_C"};
-    size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t k = strlen(ends[i]);
-        if (n > k && strcmp(name + n - k, ends[i]) == 0)
-            return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == n;
-    }
+    for (size_t i = 0; *name && i < sizeof ends / sizeof *ends; i++)
+        if (fb_text_ends(name + 1, ends[i])) return !name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")];
     return false;
 }
 

@@ -8,6 +8,7 @@
  * go on beside the rest. Kernels that are too small for the team run on one core. */
 #include "schedule/host_cost.h"
 
+#include "base/mem.h"
 #include "graph/storage.h"
 #include "nest/parts.h"
 #include "schedule/schedule.h"
@@ -50,14 +51,11 @@ static double turns_of(const fb_nest *nest, double units)
 }
 
 /* The same of the nest: of the section that is shared best. A chain's blocks are shared, with all that is in them. */
-static double uneven_of(const fb_nest *nest, const fb_knobs *knobs, double units)
+static double uneven_of(const fb_nest *nest, const fb_loops_schedule *x, double units)
 {
     double least = units;
     if (nest->chain) return turns_of(nest, units) * units / fmax(blocks_of(nest), 1);
-    for (int i = 0; i < nest->n_sections; i++) {
-        fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[i]);
-        least = fmin(least, uneven(&x, units));
-    }
+    for (int i = 0; i < nest->n_sections; i++) least = fmin(least, uneven(&x[i], units));
     return least;
 }
 
@@ -89,27 +87,25 @@ static double lane_pass_us(const fb_machine *m, const fb_nest *nest, const fb_se
     return fmax(fb_time_us(sums * rows * points, rate), fb_time_us(rows / last * chunks * points, m->glane_steps));
 }
 
-static double lanes_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs)
+static double lanes_us(const fb_machine *m, const fb_nest *nest, const fb_loops_schedule *x)
 {
     double us = 0;
     for (int i = 0; i < nest->n_sections; i++) {
         const fb_section *s = &nest->sections[i];
-        fb_loops_schedule x = fb_schedule_loops(nest, knobs, s);
-        for (int p = 0; p < s->n_passes && x.shape == FB_LOOPS_LANES; p++)
-            us += lane_pass_us(m, nest, s, &x, s->passes[p]);
+        for (int p = 0; p < s->n_passes && x[i].shape == FB_LOOPS_LANES; p++)
+            us += lane_pass_us(m, nest, s, &x[i], s->passes[p]);
     }
     return us;
 }
 
 /* Sums along rows that were counted as such and are none: these rows are turned, or sorted. */
-static double turned_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs)
+static double turned_us(const fb_machine *m, const fb_nest *nest, const fb_loops_schedule *x)
 {
     double us = 0;
     for (int i = 0; i < nest->n_sections; i++) {
         const fb_section *s = &nest->sections[i];
-        fb_loops_schedule x = fb_schedule_loops(nest, knobs, s);
         int64_t summed, sums;
-        if (x.ranked == FB_NONE && (x.shape != FB_LOOPS_LANES || fb_section_lies_across(nest->pool, s))) continue;
+        if (x[i].ranked == FB_NONE && (x[i].shape != FB_LOOPS_LANES || fb_section_lies_across(nest->pool, s))) continue;
         fb_section_row_sums(nest->graph, s, &summed, &sums);
         us += fb_time_us((double)summed, m->gsum) + fb_time_us((double)sums, m->gsum_rows);
     }
@@ -212,27 +208,26 @@ static double section_again_us(const fb_machine *m, const levels *l)
 }
 
 /* Blocks of products are small enough to stay near; an index_add goes its own way. */
-static double again_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs)
+static double again_us(const fb_machine *m, const fb_nest *nest, const fb_loops_schedule *x)
 {
     double us = 0;
     for (int i = 0; i < nest->n_sections && !nest->chain; i++) {
         const fb_section *s = &nest->sections[i];
         if (s->blocked || fb_section_adds(nest, s, &(fb_added){0})) continue;
-        fb_loops_schedule x = fb_schedule_loops(nest, knobs, s);
-        levels l = levels_of(nest, s, &x);
+        levels l = levels_of(nest, s, &x[i]);
         us += section_again_us(m, &l);
     }
     return us;
 }
 
 /* Rows that are sorted: a few times through each, to places that follow no order. What counting takes is in `flops`. */
-static double sorted_us(const fb_machine *m, const fb_nest *nest, const fb_knobs *knobs, fb_dtype dtype)
+static double sorted_us(const fb_machine *m, const fb_nest *nest, const fb_loops_schedule *x, fb_dtype dtype)
 {
     enum { TIMES = 8 };
     double us = 0;
     for (int i = 0; i < nest->n_sections; i++) {
         const fb_section *s = &nest->sections[i];
-        fb_val v = fb_schedule_loops(nest, knobs, s).ranked;
+        fb_val v = x[i].ranked;
         if (v == FB_NONE) continue;
         double rows = (double)fb_space_points(&s->rows),
                points = (double)fb_space_points(&s->spaces[s->values[v].over]);
@@ -259,9 +254,13 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
                 fb_time_us((double)f->sums, m->gsum_rows) + fb_time_us((double)f->gathered, m->ggather) +
                 fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
     if (!nest) return us;
-    us += sorted_us(m, nest, knobs, dtype) - turned_us(m, nest, knobs);
-    us = fmax(us, fmax(lanes_us(m, nest, knobs), again_us(m, nest, knobs))) + scatter_us(m, nest);
-    return us * uneven_of(nest, knobs, fmax(m->units, 1));
+    fb_loops_schedule *x = fb_calloc((size_t)nest->n_sections + 1, sizeof *x);
+    for (int i = 0; i < nest->n_sections; i++) x[i] = fb_schedule_loops(nest, knobs, &nest->sections[i]);
+    us += sorted_us(m, nest, x, dtype) - turned_us(m, nest, x);
+    us = fmax(us, fmax(lanes_us(m, nest, x), again_us(m, nest, x))) + scatter_us(m, nest);
+    us *= uneven_of(nest, x, fmax(m->units, 1));
+    fb_free(x);
+    return us;
 }
 
 /* As the library is asked for it: a batch that is one tall matrix is one. */

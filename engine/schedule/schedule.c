@@ -706,12 +706,10 @@ static void go_across(const fb_nest *nest, const fb_section *s, fb_loops_schedul
     across.shape = FB_LOOPS_LANES;
     across.lanes = lanes_of(s);
     share_lanes(s, &across);
+    const fb_loops_schedule apart = across;
     fb_schedule_stage(nest, s, &across);
     if (across.staged.value == FB_NONE || !fb_schedule_lies_staged(nest, s, &across.staged)) {
-        across = *x;
-        across.shape = FB_LOOPS_LANES;
-        across.lanes = lanes_of(s);
-        share_lanes(s, &across);
+        across = apart;
         if (!fb_schedule_turn(nest, s, &across)) return;
         share_chunks(s, &across);
         if (across.staged.before && across.staged.before < across.together) across.together = across.staged.before;

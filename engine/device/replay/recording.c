@@ -512,12 +512,6 @@ static bool open_timelines(fb_recording *r, fb_error *err)
     return fb_fail(err, FB_ERR_INPUT, "a recording: its timelines are no object");
 }
 
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 /* Both members. */
 static bool write_compressed(fb_recording *r, const char *path, const fb_str *text, fb_error *err)
 {
@@ -550,7 +544,8 @@ bool fb_recording_write(fb_recording *r, const char *path, fb_error *err)
         add_section(&out, json_object_get(r->root, section[s].key));
     }
     fb_str_add(&out, "}\n");
-    bool ok = ends_in(path, ".gz") ? write_compressed(r, path, &out, err) : fb_write_file(path, out.text, out.n, err);
+    bool ok =
+        fb_text_ends(path, ".gz") ? write_compressed(r, path, &out, err) : fb_write_file(path, out.text, out.n, err);
     fb_str_free(&out);
     return ok;
 }
