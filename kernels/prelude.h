@@ -714,44 +714,190 @@ static inline uint64_t fb_keyi(int64_t x)
     return (uint64_t)x ^ 1ull << 63;
 }
 
-/* Short rows are counted: keys of four bytes with their places are never equal. */
-static inline void fb_ranks_counted(uint64_t *keys, int32_t n, int32_t *ranks)
+/* Of few keys: for each, those that go before it. */
+static inline void fb_ranks_counted(const uint64_t *keys, int32_t n, int32_t *ranks)
 {
-    for (int32_t i = 0; i < n; i++) keys[i] = keys[i] << 32 | (uint32_t)i;
     for (int32_t i = 0; i < n; i++) {
         const uint64_t own = keys[i];
         int64_t rank = 0;
 #pragma omp simd reduction(+ : rank)
-        for (int32_t k = 0; k < n; k++) rank += keys[k] < own;
+        for (int32_t k = 0; k < i; k++) rank += keys[k] <= own;
+#pragma omp simd reduction(+ : rank)
+        for (int32_t k = i; k < n; k++) rank += keys[k] < own;
         ranks[i] = (int32_t)rank;
     }
 }
 
-/* ranks[i]: how many of n keys go before that of i, of equal ones those that come first. Sorted byte by byte, from the
- * lowest of so many, but for those that are the same in all. Keys are lost; room: of 2 n. */
-static inline void fb_ranks(uint64_t *keys, int32_t n, int bytes, int32_t *room, int32_t *ranks)
+/* Counts become where each digit's keys start. False where all have the digit of the first: they stay as they are. */
+static inline bool fb_digit_starts(int32_t *counts, int32_t digits, int32_t n, uint64_t first)
 {
-    enum { SHORT = 160 };
-    if (bytes == 4 && n < SHORT) {
+    int32_t sum = 0;
+    if (counts[first] == n) return false;
+    for (int32_t k = 0; k < digits; k++) {
+        const int32_t count = counts[k];
+        counts[k] = sum;
+        sum += count;
+    }
+    return true;
+}
+
+/* By `passes` digits of so many bits, lowest first; counts: a zero for each. A key and its place make one word, so that
+ * passes read in order; the last one leaves ranks. */
+static inline void fb_ranks_by(uint64_t *keys, int32_t n, int bits, int passes, int32_t *counts, uint64_t *room,
+                               int32_t *ranks)
+{
+    const int32_t digits = 1 << bits;
+    const uint64_t all = (uint64_t)digits - 1;
+    uint64_t *from = keys, *to = room;
+    int sorted = 0, last = -1;
+    for (int32_t i = 0; i < n; i++) {
+        const uint64_t word = keys[i] << 32 | (uint32_t)i;
+        for (int p = 0; p < passes; p++) counts[digits * p + (int32_t)(word >> (32 + bits * p) & all)]++;
+        keys[i] = word;
+    }
+    for (int p = 0; p < passes; p++) {
+        if (!fb_digit_starts(counts + digits * p, digits, n, keys[0] >> (32 + bits * p) & all)) continue;
+        sorted |= 1 << p;
+        last = p;
+    }
+    for (int p = 0; p < last; p++) {
+        if (!(sorted >> p & 1)) continue;
+        for (int32_t i = 0; i < n; i++)
+            to[counts[digits * p + (int32_t)(from[i] >> (32 + bits * p) & all)]++] = from[i];
+        uint64_t *const other = to;
+        to = from;
+        from = other;
+    }
+    for (int32_t i = 0; i < n; i++)
+        ranks[(uint32_t)from[i]] =
+            last < 0 ? i : counts[digits * last + (int32_t)(from[i] >> (32 + bits * last) & all)]++;
+}
+
+/* ranks[i]: how many of n keys go before that of i, of equal ones those that come first. Keys are of four bytes, what is
+ * above is lost, and so are they; room: of n. Long rows pay for longer digits. */
+static inline void fb_ranks(uint64_t *keys, int32_t n, uint64_t *room, int32_t *ranks)
+{
+    enum { SHORT = 48, LONG = 1536 };
+    if (n < SHORT) {
+        for (int32_t i = 0; i < n; i++) keys[i] &= UINT32_MAX;
+        fb_ranks_counted(keys, n, ranks);
+    } else if (n < LONG) {
+        int32_t counts[4 << 8] = {0};
+        fb_ranks_by(keys, n, 8, 4, counts, room, ranks);
+    } else {
+        int32_t counts[3 << 11] = {0};
+        fb_ranks_by(keys, n, 11, 3, counts, room, ranks);
+    }
+}
+
+/* The same of keys of eight bytes; room: of 2 n. Bytes that are the same in all are passed over, and of what lies within
+ * a small range the upper ones are. */
+static inline void fb_ranks_wide(uint64_t *keys, int32_t n, int32_t *room, int32_t *ranks)
+{
+    enum { SHORT = 96 };
+    int32_t counts[8][256] = {{0}}, *from = room, *to = from + n;
+    uint64_t least = UINT64_MAX;
+    if (n < SHORT) {
         fb_ranks_counted(keys, n, ranks);
         return;
     }
-    int32_t start[8][256] = {{0}}, *from = room, *to = from + n;
+    for (int32_t i = 0; i < n; i++) least = keys[i] < least ? keys[i] : least;
     for (int32_t i = 0; i < n; i++) {
         from[i] = i;
-        for (int b = 0; b < bytes; b++) start[b][keys[i] >> 8 * b & 255]++;
+        keys[i] -= least;
+        for (int b = 0; b < 8; b++) counts[b][keys[i] >> 8 * b & 255]++;
     }
-    for (int b = 0; b < bytes; b++) {
-        int32_t sum = 0, *sorted = to;
-        if (start[b][keys[0] >> 8 * b & 255] == n) continue;
-        for (int k = 0; k < 256; k++) {
-            const int32_t count = start[b][k];
-            start[b][k] = sum;
-            sum += count;
-        }
-        for (int32_t i = 0; i < n; i++) to[start[b][keys[from[i]] >> 8 * b & 255]++] = from[i];
+    for (int b = 0; b < 8; b++) {
+        int32_t *const other = to;
+        if (!fb_digit_starts(counts[b], 256, n, keys[0] >> 8 * b & 255)) continue;
+        for (int32_t i = 0; i < n; i++) to[counts[b][keys[from[i]] >> 8 * b & 255]++] = from[i];
         to = from;
-        from = sorted;
+        from = other;
     }
     for (int32_t i = 0; i < n; i++) ranks[from[i]] = i;
+}
+
+/* ---- the first places of a row ---- */
+
+/* Keys that may be among the `first` smallest, and where they are, in the row's order: kept so far, of room for 2 · first
+ * + FB_FIRST_ROOM; those above `most` are not among them. A row's keys come in pieces. */
+typedef struct {
+    uint64_t *keys;
+    int32_t *at, kept, first;
+    uint64_t most;
+} fb_firsts;
+
+enum { FB_FIRST_PIECE = 512, FB_FIRST_BLOCK = 64, FB_FIRST_ROOM = 2 * FB_FIRST_BLOCK };
+
+/* A key that `first` of those kept are at most, found digit by digit from the highest bits that differ; *least: so many
+ * are less. It may be one more than any of these where they are just as many. */
+static inline uint64_t fb_first_bound(const fb_firsts *f, int32_t *less)
+{
+    uint64_t differ = 0, bound = f->keys[0];
+    for (int32_t i = 0; i < f->kept; i++) differ |= f->keys[i] ^ bound;
+    int top = differ ? 64 - __builtin_clzll(differ) : 0;
+    *less = 0;
+    while (top > 0) {
+        const int low = top > 8 ? top - 8 : 0;
+        const uint64_t above = top < 64 ? UINT64_MAX << top : 0;
+        int32_t counts[257] = {0}, digit = 0;
+        for (int32_t i = 0; i < f->kept; i++)
+            counts[(f->keys[i] ^ bound) & above ? 256 : (f->keys[i] & ~above) >> low]++;
+        while (*less + counts[digit] < f->first) *less += counts[digit++];
+        bound = (bound & above) | (uint64_t)digit << low;
+        top = low;
+    }
+    return bound;
+}
+
+/* Keeps the first ones alone. */
+static inline void fb_first_trim(fb_firsts *f)
+{
+    int32_t less, kept = 0;
+    const uint64_t bound = fb_first_bound(f, &less);
+    int32_t equal = f->first - less;
+    for (int32_t i = 0; i < f->kept; i++) {
+        const uint64_t key = f->keys[i];
+        const bool is = key == bound, keep = key < bound || (is && equal > 0);
+        f->keys[kept] = key;
+        f->at[kept] = f->at[i];
+        equal -= is;
+        kept += keep;
+    }
+    f->kept = kept;
+    f->most = bound ? bound - 1 : 0;
+}
+
+/* The row's next keys, n of them from place `from` on. Most blocks have none that matters. */
+static inline void fb_first_keys(fb_firsts *f, const uint64_t *keys, int32_t from, int32_t n)
+{
+    for (int32_t start = 0; start < n; start += FB_FIRST_BLOCK) {
+        const int32_t end = start + FB_FIRST_BLOCK < n ? start + FB_FIRST_BLOCK : n;
+        uint64_t *const kept = f->keys;
+        int32_t *const at = f->at;
+        const uint64_t most = f->most;
+        int64_t any = 0;
+#pragma omp simd reduction(+ : any)
+        for (int32_t i = start; i < end; i++) any += keys[i] <= most;
+        if (!any) continue;
+        int32_t to = f->kept;
+        for (int32_t i = start; i < end; i++) {
+            kept[to] = keys[i];
+            at[to] = from + i;
+            to += keys[i] <= most;
+        }
+        f->kept = to;
+        if (to > 2 * f->first + FB_FIRST_ROOM - FB_FIRST_BLOCK - 1) fb_first_trim(f);
+    }
+}
+
+/* ranks[i], of n keys: as many as go before that of i, where these are fewer than `first`; else `first`. room: of 3 ·
+ * first. */
+static inline void fb_first_ranks(fb_firsts *f, int32_t n, int32_t *room, int32_t *ranks)
+{
+    int32_t *const own = room + 2 * f->first;
+    if (f->kept > f->first) fb_first_trim(f);
+    for (int32_t i = 0; i < n; i++) ranks[i] = f->first;
+    fb_ranks_wide(f->keys, f->kept, room, own);
+    for (int32_t i = 0; i < f->kept; i++) ranks[f->at[i]] = own[i];
 }

@@ -23,6 +23,7 @@ typedef struct {
     const char *lane; /* FB_LOOPS_LANES: how a lane's entry is indexed: "j - j0" */
     int opened;
     bool *declared; /* a value: its accumulator is, or its elements ahead of a loop */
+    bool sorts_in_block;
 } loops;
 
 /* ---- the frame ---- */
@@ -734,29 +735,100 @@ static const char *key_of(fb_dtype dtype)
     return dtype == FB_F64 ? "fb_key" : fb_dtype_is_float(dtype) ? "fb_keyf" : "fb_keyi";
 }
 
-static void emit_ranks(loops *l)
+/* Keys in the order of the rank, of a piece of the row; from NULL: of all of it. */
+static void emit_keys(loops *l, const char *from, const char *to)
 {
     fb_emitter *e = l->e;
     const fb_value *rank = &l->s->values[l->x.ranked];
     const fb_space *space = &l->s->spaces[rank->over];
-    const char *name = e->names[l->x.ranked], *at = var(l, space->var[0]);
+    const char *at = var(l, space->var[0]);
     fb_dtype dtype = l->s->values[rank->args[0]].dtype;
     bool largest = e->nest->graph->nodes[rank->node].attrs->start == 1;
-    bool narrow = fb_dtype_is_float(dtype) && dtype != FB_F64;
-    int64_t n = space->extent[0];
+    bool *mark = fb_emit_mark(e);
+    fb_emit_for(e, NULL, at, from ? from : "0", from ? to : fb_emit_number(e, space->extent[0]), NULL);
+    fb_emit_needed(e, rank->args[0], rank->over);
+    fb_emit(e, "fb_keys[%s%s%s] = %s%s(%s);", at, from ? " - " : "", from ? from : "",
+            FB_MUTATE(58, largest, false) ? "~" : "", key_of(dtype), fb_emit_ref(e, rank->args[0]));
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+}
+/* What a row's sort needs: arrays on the stack, or parts of one block where the row is long. One, since the C library
+ * gives back to the system what is larger than the largest block was, and the next run pays for its pages. */
+typedef struct {
+    const char *type, *name;
+    int64_t size, n; /* elements, of so many bytes */
+} array;
+
+static void declare_arrays(loops *l, int count, const array *arrays)
+{
+    enum { MOST_ON_STACK = 1 << 14 }; /* elements of a row */
+    fb_emitter *e = l->e;
+    int64_t bytes = 0;
+    l->sorts_in_block = fb_space_points(&l->s->spaces[l->s->values[l->x.ranked].over]) > MOST_ON_STACK;
+    for (int i = 0; i < count; i++) bytes += fb_needs_block(arrays[i].n, (size_t)arrays[i].size);
+    if (l->sorts_in_block) {
+        fb_emit(e, "char *const fb_block = fb_block_new(%" PRId64 ");", bytes);
+        e->needs.block_bytes += bytes;
+    }
+    bytes = 0;
+    for (int i = 0; i < count; i++) {
+        const array *a = &arrays[i];
+        if (l->sorts_in_block)
+            fb_emit(e, "%s *const %s = (%s *)(fb_block + %" PRId64 ");", a->type, a->name, a->type, bytes);
+        else
+            fb_emit(e, "%s %s[%" PRId64 "];", a->type, a->name, a->n);
+        bytes += fb_needs_block(a->n, (size_t)a->size);
+    }
+}
+
+/* All of a row's places. */
+static void sort_row(loops *l, int64_t n, bool narrow, const char *ranks)
+{
+    const array arrays[] = {{"uint64_t", "fb_keys", 8, n},
+                            {narrow ? "uint64_t" : "int32_t", "fb_room", narrow ? 8 : 4, narrow ? n : 2 * n},
+                            {"int32_t", ranks, 4, n}};
+    declare_arrays(l, 3, arrays);
+    emit_keys(l, NULL, NULL);
+    fb_emit(l->e, "%s(fb_keys, %" PRId64 ", fb_room, %s);", narrow ? "fb_ranks" : "fb_ranks_wide", n, ranks);
+}
+
+/* The first ones alone, of keys that are made piece by piece and not kept. */
+static void find_first(loops *l, int64_t n, const char *ranks)
+{
+    enum { PIECE = 512, ROOM = 128 }; /* FB_FIRST_ROOM of the prelude */
+    fb_emitter *e = l->e;
+    int64_t first = l->x.first, room = 2 * first + ROOM;
+    const array arrays[] = {{"uint64_t", "fb_kept", 8, room},
+                            {"int32_t", "fb_at", 4, room},
+                            {"int32_t", "fb_room", 4, 3 * first},
+                            {"int32_t", ranks, 4, n}};
+    const char *at = var(l, l->s->spaces[l->s->values[l->x.ranked].over].var[0]), *start = chunk_start(l, at);
+    declare_arrays(l, 4, arrays);
+    fb_emit(e, "fb_firsts fb_first = {.keys = fb_kept, .at = fb_at, .first = %" PRId64 ", .most = UINT64_MAX};", first);
+    open_chunks(l, at, n, PIECE);
+    fb_emit(e, "const int64_t fb_end = %s + %d < %" PRId64 " ? %s + %d : %" PRId64 ";", start, PIECE, n, start, PIECE,
+            n);
+    fb_emit(e, "uint64_t fb_keys[%d];", PIECE);
+    emit_keys(l, start, "fb_end");
+    fb_emit(e, "fb_first_keys(&fb_first, fb_keys, (int32_t)%s, (int32_t)(fb_end - %s));", start, start);
+    fb_emit_close(e);
+    fb_emit(e, "fb_first_ranks(&fb_first, %" PRId64 ", fb_room, %s);", n, ranks);
+}
+
+static void emit_ranks(loops *l)
+{
+    fb_emitter *e = l->e;
+    const fb_value *rank = &l->s->values[l->x.ranked];
+    const char *ranks = fb_arena_printf(e->arena, "%s_ranks", e->names[l->x.ranked]);
+    fb_dtype dtype = l->s->values[rank->args[0]].dtype;
+    int64_t n = l->s->spaces[rank->over].extent[0];
     bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     fb_section_needed(l->s, pass_over(l, rank->over), needed);
     fb_emit_count_uses(e, needed, rank->over, 0);
-    fb_emit(e, "uint64_t fb_keys[%" PRId64 "];", n);
-    fb_emit(e, "int32_t fb_room[%" PRId64 "], %s_ranks[%" PRId64 "];", 2 * n, name, n);
-    bool *mark = fb_emit_mark(e);
-    open_for(l, space->var[0], n);
-    fb_emit_needed(e, rank->args[0], rank->over);
-    fb_emit(e, "fb_keys[%s] = %s%s(%s);", at, FB_MUTATE(58, largest, false) ? "~" : "", key_of(dtype),
-            fb_emit_ref(e, rank->args[0]));
-    close_to(l, l->opened - 1);
-    fb_emit_forget(e, mark);
-    fb_emit(e, "fb_ranks(fb_keys, %" PRId64 ", %d, fb_room, %s_ranks);", n, narrow ? 4 : 8, name);
+    if (l->x.first)
+        find_first(l, n, ranks);
+    else
+        sort_row(l, n, fb_dtype_is_float(dtype) && dtype != FB_F64, ranks);
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
 }
 
@@ -841,6 +913,10 @@ static void emit_rows(loops *l)
         open_for(l, rows->var[d], rows->extent[d]);
     }
     row_body(l);
+    if (l->sorts_in_block) {
+        close_to(l, rows->n - 1);
+        fb_emit(l->e, "fb_block_free(fb_block);");
+    }
     close_to(l, 0);
 }
 

@@ -36,7 +36,7 @@ typedef struct {
     int cluster;     /* blocks of a cluster, whose shared memory all of them reach; 0: there are none */
     fb_meeting meets;
     int row;             /* FB_MEETS_ROW: blocks that wait for each other */
-    int64_t block_bytes; /* on the host: what each thread takes for blocks of a chain's rows */
+    int64_t block_bytes; /* on the host: what each thread takes for blocks of a chain's rows, and to sort */
 } fb_needs;
 
 /* With the texts that this one stands on. */

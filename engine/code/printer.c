@@ -45,7 +45,8 @@ static int64_t own_block_bytes(const char *own)
         char *end;
         at += sizeof ask - 1;
         int64_t n = strtoll(at, &end, 10);
-        all += fb_needs_block(n, strstr(end, "double") == end + strlen(" * sizeof(") ? sizeof(double) : sizeof(float));
+        size_t size = strstr(end, "double") == end + strlen(" * sizeof(") ? sizeof(double) : sizeof(float);
+        all += fb_needs_block(n, *end == ')' ? 1 : size);
     }
     return all;
 }

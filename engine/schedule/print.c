@@ -101,7 +101,10 @@ static void add_loops(const fb_nest *nest, const fb_knobs *knobs, int number, fb
     if (x.staged.value != FB_NONE)
         fb_str_add(out,
                    x.staged.dim[x.staged.n - 1].point == FB_NONE ? ", turned once" : ", what windows share made once");
-    if (x.ranked != FB_NONE) fb_str_add(out, ", each sorted once");
+    if (x.first)
+        fb_str_addf(out, ", the first %" PRId64 " of each found once", x.first);
+    else if (x.ranked != FB_NONE)
+        fb_str_add(out, ", each sorted once");
     if (x.vector) fb_str_addf(out, ", vectors of %d", x.vector);
     if (x.threads == 1) {
         fb_str_add(out, ", for one thread\n");

@@ -1,9 +1,12 @@
 /* Places in a sorted row. To count what goes before an element takes a row's length, and that for each of its elements;
- * a row whose places are all asked for is sorted once, ahead of the loop over them.
+ * a row whose places are all asked for is sorted once, ahead of the loop over them. Where only the first places matter,
+ * as they do to what is chosen by place < k, these are found without a sort of the rest.
  *
  * requires  a section of rows that are done one after the other
- * provides  the value that is such a place, for cost and code */
+ * provides  the value that is such a place, and how many places are told apart, for cost and code */
 #include "schedule/schedule.h"
+
+#include "base/mem.h"
 
 /* What rank v sorts is made of what is read in its own pass, and of nothing that the last row variable moves. */
 static bool is_fine(const fb_section *s, fb_val v, int space)
@@ -48,7 +51,7 @@ static bool is_alone(const fb_section *s, fb_val v)
 
 fb_val fb_schedule_ranked(const fb_nest *nest, const fb_section *s)
 {
-    enum { LEAST = 24, MOST = 1 << 14 }; /* elements: counted as fast, and more than a stack has room for */
+    enum { LEAST = 24, MOST = 1 << 22 }; /* elements: counted as fast, and more than one core should sort */
     if (!s->rows.n || s->blocked || s->n_data || nest->chain) return FB_NONE;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
@@ -58,4 +61,80 @@ fb_val fb_schedule_ranked(const fb_nest *nest, const fb_section *s)
         if (goes_along(nest, s, v) && is_alone(s, i) && is_fine(s, v->args[0], v->over)) return i;
     }
     return FB_NONE;
+}
+
+/* ---- how many places are told apart ---- */
+
+/* What becomes of a value when all places from some on are taken for one. */
+typedef struct {
+    bool changes;      /* for an element at such a place it may be another */
+    bool yes_is_first; /* it is a condition that holds at first places alone … */
+    bool no_is_first;  /* … or that fails at these alone */
+} follows;
+
+/* A comparison of the rank with a constant: so many first places decide it; 0: it is none. */
+static int64_t decided_by(const fb_section *s, fb_op op, const fb_value *x, fb_val rank, follows *f)
+{
+    if (x->kind != FB_VALUE_OP || x->n_args != 2 || (x->args[0] != rank && x->args[1] != rank)) return 0;
+    const bool left = x->args[0] == rank;
+    const fb_value *to = &s->values[x->args[left]];
+    if (to->kind != FB_VALUE_CONST || !(to->number >= INT32_MIN && to->number < INT32_MAX)) return 0;
+    const int64_t c = (int64_t)to->number;
+    bool beyond; /* do the first places end after c, and not before it? */
+    switch (op) {
+    case FB_OP_LT:
+    case FB_OP_GE: beyond = !left; break;
+    case FB_OP_LE:
+    case FB_OP_GT: beyond = left; break;
+    case FB_OP_EQ:
+    case FB_OP_NE: beyond = true; break;
+    default: return 0;
+    }
+    f->yes_is_first = op == FB_OP_EQ || (left ? op == FB_OP_LT || op == FB_OP_LE : op == FB_OP_GT || op == FB_OP_GE);
+    f->no_is_first = !f->yes_is_first;
+    return c + beyond < 1 ? 1 : c + beyond;
+}
+
+static follows follows_of(fb_op op, const fb_value *x, const follows *of)
+{
+    follows f = {0};
+    for (int k = 0; k < x->n_args; k++) f.changes |= of[x->args[k]].changes;
+    if (x->kind != FB_VALUE_OP || !x->n_args) return f;
+    const follows *a = &of[x->args[0]], *b = &of[x->args[x->n_args - 1]];
+    if (op == FB_OP_LOGICAL_NOT) {
+        f.yes_is_first = a->no_is_first;
+        f.no_is_first = a->yes_is_first;
+    } else if (op == FB_OP_LOGICAL_AND) {
+        f.yes_is_first = a->yes_is_first || b->yes_is_first;
+        f.no_is_first = a->no_is_first && b->no_is_first;
+    } else if (op == FB_OP_LOGICAL_OR) {
+        f.yes_is_first = a->yes_is_first && b->yes_is_first;
+        f.no_is_first = a->no_is_first || b->no_is_first;
+    } else if (op == FB_OP_WHERE) {
+        const follows *yes = &of[x->args[1]], *no = &of[x->args[2]];
+        f.changes = a->changes || (yes->changes && !a->yes_is_first) || (no->changes && !a->no_is_first);
+    }
+    return f;
+}
+
+int64_t fb_schedule_places(const fb_nest *nest, const fb_section *s, fb_val rank)
+{
+    const int64_t all = fb_space_points(&s->spaces[s->values[rank].over]);
+    follows *of = fb_calloc((size_t)s->n_values, sizeof *of);
+    int64_t places = 1;
+    bool any = false;
+    of[rank].changes = true;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *x = &s->values[i];
+        if (i == rank) continue;
+        const fb_op op = x->kind == FB_VALUE_OP ? nest->graph->nodes[x->node].op : FB_OP_RANK;
+        const int64_t first = decided_by(s, op, x, rank, &of[i]);
+        if (!first)
+            of[i] = follows_of(op, x, of);
+        else if (first > places)
+            places = first;
+    }
+    for (int i = 0; i < s->n_roots; i++) any |= of[s->roots[i].value].changes;
+    fb_free(of);
+    return any || places > all ? all : places;
 }

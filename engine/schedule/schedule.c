@@ -717,12 +717,18 @@ static void go_across(const fb_nest *nest, const fb_section *s, fb_loops_schedul
     *x = across;
 }
 
-/* A row is sorted within the loops that threads share, if there are any around it. */
+/* A row is sorted within the loops that threads share, if there are any around it. To find a sixteenth of it takes as long
+ * as to sort it, and so it does of short rows. */
 static void sort_rows(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x)
 {
+    enum { PART = 16, SHORT = 192 };
     if (x->shape != FB_LOOPS_ROWS) return;
     x->ranked = fb_schedule_ranked(nest, s);
-    if (x->ranked != FB_NONE && s->rows.n > 1) x->together = together_of(&s->rows, s->rows.n - 1, &x->shared);
+    if (x->ranked == FB_NONE) return;
+    if (s->rows.n > 1) x->together = together_of(&s->rows, s->rows.n - 1, &x->shared);
+    int64_t points = fb_space_points(&s->spaces[s->values[x->ranked].over]), first;
+    first = fb_schedule_places(nest, s, x->ranked);
+    if (points >= SHORT && first <= points / PART) x->first = first;
 }
 
 fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)

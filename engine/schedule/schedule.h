@@ -131,10 +131,14 @@ typedef struct {
     fb_loops_staged staged;
     fb_val
         ranked; /* FB_LOOPS_ROWS: a rank, whose row is sorted ahead of the last loop of rows; FB_NONE: there is none */
+    int64_t first; /* … of which so many first places alone are found, the others are this one; 0: all are */
 } fb_loops_schedule;
 
 /* The rank of a section that is sorted once a row; FB_NONE: there is none, or to count is as fast. */
 fb_val fb_schedule_ranked(const fb_nest *nest, const fb_section *s);
+/* Places of that rank that have to be told apart, from 1 on: all that the section stores stays as it is when each place
+ * from this number on is taken for this number. All of the row's: there is no such number. */
+int64_t fb_schedule_places(const fb_nest *nest, const fb_section *s, fb_val rank);
 
 /* Sets what windows have in common, where it pays, and that fewer loops are shared where they do with that. */
 void fb_schedule_stage(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x);

@@ -249,7 +249,7 @@ return fb.script { title = "ranks", params = { dtype = fb.choice { "f32", "bf16"
 end }
 LUA
 fb emit ranks.lua eager --device host
-is "a long row is sorted once" 0 out 'fb_ranks\(fb_keys, 700, 4, '
+is "a long row is sorted once" 0 out 'fb_ranks\(fb_keys, 700, fb_room, '
 for dtype in f32 bf16 f64 i64; do
     fb check ranks.lua none eager auto --set dtype=$dtype --device host
     is "and is right in $dtype" 0 out '✓ none' out '✓ eager' out '✓ auto'
