@@ -680,15 +680,31 @@ static inline int64_t fb_random_integer(uint64_t key, int64_t i, int64_t low, in
 
 /* ---- index_add: points of the index, sorted by row ---- */
 
-static inline int fb_by_key(const void *a, const void *b)
+/* Words of a row (above) and a point, in the order of points: by rows, digit by digit. room: of n. */
+static inline void fb_sort_points(uint64_t *words, int64_t n, uint64_t *room)
 {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static inline void fb_sort_keys(uint64_t *keys, int64_t n)
-{
-    if (n > 1) qsort(keys, (size_t)n, sizeof *keys, fb_by_key);
+    enum { SHORT = 32, BITS = 8, DIGITS = 1 << BITS };
+    uint64_t *from = words, *to = room, rows = 0;
+    for (int64_t i = 0; i < n; i++) rows |= words[i] >> 32;
+    if (n < SHORT) {
+        for (int64_t i = 1; i < n; i++) {
+            const uint64_t word = words[i];
+            int64_t k = i;
+            for (; k > 0 && words[k - 1] > word; k--) words[k] = words[k - 1];
+            words[k] = word;
+        }
+        return;
+    }
+    for (int shift = 32; rows; shift += BITS, rows >>= BITS) {
+        int64_t starts[DIGITS + 1] = {0};
+        for (int64_t i = 0; i < n; i++) starts[(from[i] >> shift & (DIGITS - 1)) + 1]++;
+        for (int k = 0; k < DIGITS; k++) starts[k + 1] += starts[k];
+        for (int64_t i = 0; i < n; i++) to[starts[from[i] >> shift & (DIGITS - 1)]++] = from[i];
+        uint64_t *const sorted = to;
+        to = from;
+        from = sorted;
+    }
+    if (from != words) __builtin_memcpy(words, from, (size_t)n * sizeof *words);
 }
 
 /* ---- rank: places in a sorted row ---- */

@@ -1267,6 +1267,44 @@ static void add_row(loops *l, bool half)
     close_to(l, outside);
 }
 
+/* Of an index that is read: are any of a block's points of the rows that are asked for? Most have none where the index
+ * names few of many points, as that of the first places of a row does. */
+static void pass_over_block(loops *l, fb_val index, const char *point, const char *first, const char *last,
+                            const char *from, const char *to)
+{
+    fb_emitter *e = l->e;
+    bool *mark = fb_emit_mark(e);
+    fb_emit(e, "int64_t fb_any = 0;");
+    pragma_simd(l, " reduction(+ : fb_any)");
+    fb_emit_for(e, NULL, point, from, to, NULL);
+    fb_emit_needed(e, index, l->s->values[index].space);
+    const char *row = fb_emit_ref(e, index);
+    fb_emit(e, "fb_any += (%s >= %s) & (%s < %s);", row, first, row, last);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    fb_emit(e, "if (!fb_any) continue;");
+}
+
+enum { INDEX_BLOCK = 64 };
+
+/* Is the index a load, of points enough for blocks, along one variable? */
+static bool goes_by_blocks(const loops *l, fb_val index, const fb_space *space)
+{
+    const fb_value *v = &l->s->values[index];
+    return v->kind == FB_VALUE_LOAD && v->when == FB_NONE && space->n && space->extent[space->n - 1] >= 8 * INDEX_BLOCK;
+}
+
+/* Opens loops over blocks of the last variable, whose points are those from …0 to fb_end - 1. */
+static void open_blocks(loops *l, fb_val index, const char *point, int64_t extent, const char *first, const char *last)
+{
+    const char *start = chunk_start(l, point);
+    open_chunks(l, point, extent, INDEX_BLOCK);
+    fb_emit(l->e, "const int64_t fb_end = %s + %d < %" PRId64 " ? %s + %d : %" PRId64 ";", start, INDEX_BLOCK, extent,
+            start, INDEX_BLOCK, extent);
+    pass_over_block(l, index, point, first, last, start, "fb_end");
+    fb_emit_for(l->e, NULL, point, start, "fb_end", NULL);
+}
+
 /* Threads own ranges of the result's rows and each goes through the whole index, so that no two add to one row and the
  * order of additions is the index's. Sixteen-bit sums need a wider accumulator: theirs go row by row. */
 static void emit_scatter(loops *l)
@@ -1290,11 +1328,15 @@ static void emit_scatter(loops *l)
     else
         fb_emit(e, "for (int64_t at = first * %" PRId64 "; at < last * %" PRId64 "; at++) %s[at] = 0;", size, size,
                 out);
-    for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
+    bool blocks = goes_by_blocks(l, row->value, space);
+    for (int d = 0; d < space->n - blocks; d++) open_for(l, space->var[d], space->extent[d]);
+    if (blocks)
+        open_blocks(l, row->value, var(l, space->var[space->n - 1]), space->extent[space->n - 1], "first", "last");
     fb_emit_needed(e, row->value, s->values[row->value].space);
     fb_emit_if(e, FB_MUTATE(45, "%s >= first && %s < last", "%s >= first && %s <= last"), row->name, row->name);
     add_row(l, half);
     fb_emit_close(e);
+    if (blocks) l->opened += 2;
     close_to(l, 0);
     if (half) {
         const char *sum = "sums[at]";
@@ -1337,30 +1379,45 @@ static const char *sum_within(loops *l, const fb_added *a)
 }
 
 /* Points of rows low … next - 1, as many as there is room for, sorted by row and place; fewer rows when they are more.
- */
-static void collect_points(loops *l, const fb_added *a, fb_val index, const fb_space *space, int room)
+ * The next ones begin with twice as many as there was room for. */
+static void collect_points(loops *l, const fb_added *a, fb_val index, const fb_space *space, int64_t room)
 {
     fb_emitter *e = l->e;
-    bool *mark = fb_emit_mark(e);
+    bool *mark = fb_emit_mark(e), blocks = space->n == 1 && goes_by_blocks(l, index, space);
+    const char *point = blocks ? var(l, space->var[0]) : "fb_point";
     fb_emit(e, "int64_t fb_n;");
-    fb_emit_open(e, "for (fb_next = last;; fb_next = fb_low + (fb_next - fb_low) / 2)");
+    fb_emit_open(e, "for (fb_next = last - fb_low < fb_span ? last : fb_low + fb_span;; fb_next = fb_low + (fb_next - "
+                    "fb_low) / 2)");
     fb_emit(e, "fb_n = 0;");
-    fb_emit_for(e, NULL, "fb_point", "0", fb_emit_number(e, a->points), NULL);
-    declare_point(l, space, "fb_point");
+    if (blocks) {
+        open_blocks(l, index, point, a->points, "fb_low", "fb_next");
+    } else {
+        fb_emit_for(e, NULL, point, "0", fb_emit_number(e, a->points), NULL);
+        declare_point(l, space, point);
+    }
     fb_emit_needed(e, index, l->s->values[index].space);
     const char *row = fb_emit_ref(e, index);
-    fb_emit(e,
-            FB_MUTATE(45, "if (%s < fb_low || %s >= fb_next) continue;", "if (%s < fb_low || %s > fb_next) continue;"),
-            row, row);
-    fb_emit(e, "if (fb_n < %d) fb_keys[fb_n] = (uint64_t)(%s - fb_low) << 32 | (uint64_t)fb_point;", room, row);
-    fb_emit(e, "fb_n++;");
+    const char *is = fb_arena_printf(
+        e->arena, FB_MUTATE(45, "%s >= fb_low && %s < fb_next", "%s >= fb_low && %s <= fb_next"), row, row);
+    const char *word = fb_arena_printf(e->arena, "(uint64_t)(%s - fb_low) << 32 | (uint64_t)%s", row, point);
+    if (blocks) { /* without a branch, of which a processor would guess every other one wrong */
+        fb_emit(e, "fb_keys[fb_n] = %s;", word);
+        fb_emit(e, "fb_n += %s;", is);
+        fb_emit_close(e);
+    } else {
+        fb_emit_if(e, "%s", is);
+        fb_emit(e, "fb_keys[fb_n++] = %s;", word);
+        fb_emit_close(e);
+    }
+    fb_emit(e, "if (fb_n > %" PRId64 ") break;", room);
     fb_emit_close(e);
-    fb_emit(e, "if (fb_n <= %d || fb_next - fb_low == 1) break;", room);
+    fb_emit(e, "if (fb_n <= %" PRId64 " || fb_next - fb_low == 1) break;", room);
     fb_emit_close(e);
     fb_emit_forget(e, mark);
-    fb_emit(e, "const bool fb_listed = fb_n <= %d;", room);
+    fb_emit(e, "fb_span = 2 * (fb_next - fb_low);");
+    fb_emit(e, "const bool fb_listed = fb_n <= %" PRId64 ";", room);
     fb_say_beside(e->to, "else they are all of one row");
-    fb_emit(e, "if (fb_listed) fb_sort_keys(fb_keys, fb_n);");
+    fb_emit(e, "if (fb_listed) fb_sort_points(fb_keys, fb_n, fb_room);");
 }
 
 /* The sum of one row, in the order of the index. */
@@ -1393,23 +1450,24 @@ static void sum_points(loops *l, const fb_added *a, const fb_space *space)
  * is made of it; rows that nobody names are passed over where they stay as they are. */
 static void emit_added(loops *l, const fb_added *a)
 {
-    enum { ROOM = 4096 };
+    enum { ROOM = 1 << 14 };
     fb_emitter *e = l->e;
     const fb_section *s = l->s;
     const fb_value *sum = &s->values[a->sum];
+    const int64_t room = a->points < 1 ? 1 : a->points < ROOM ? a->points : ROOM;
     const fb_space *space = &s->spaces[sum->over];
     int64_t owners = l->x.owners;
     bool *mark = fb_emit_mark(e);
     pragma_parallel(l, "");
     fb_emit_for(e, NULL, "owner", "0", fb_emit_number(e, owners * s->members), NULL);
-    fb_emit(e, "uint64_t fb_keys[%d];", ROOM);
+    fb_emit(e, "uint64_t fb_keys[%" PRId64 "], fb_room[%" PRId64 "];", room + INDEX_BLOCK, room);
     if (s->members > 1) fb_emit(e, "const int64_t %s = owner / %" PRId64 ";", var(l, s->rows.var[0]), owners);
     fb_emit(e, "const int64_t fb_part = owner%s;",
             s->members > 1 ? fb_arena_printf(e->arena, " %% %" PRId64, owners) : "");
     fb_emit(e, "const int64_t first = fb_part * %" PRId64 " / %" PRId64 ";", a->rows, owners);
     fb_emit(e, "const int64_t last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a->rows, owners);
-    fb_emit_open(e, "for (int64_t fb_low = first, fb_next; fb_low < last; fb_low = fb_next)");
-    collect_points(l, a, sum->args[1], space, ROOM);
+    fb_emit_open(e, "for (int64_t fb_low = first, fb_next, fb_span = last - first; fb_low < last; fb_low = fb_next)");
+    collect_points(l, a, sum->args[1], space, room);
     fb_emit_open(e, "for (int64_t fb_row = fb_low, at = 0; fb_row < fb_next%s; fb_row++)",
                  a->spares ? " && at < fb_n" : "");
     if (a->spares) {

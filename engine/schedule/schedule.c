@@ -687,13 +687,18 @@ int64_t fb_schedule_owners(int units)
     return units < 1 || units > FB_LOOPS_OWNERS ? FB_LOOPS_OWNERS : units;
 }
 
+/* Sixteen-bit sums are made row by row. */
+static bool is_summed_apart(const fb_nest *nest, const fb_section *s)
+{
+    return s->scatter && fb_dtype_size(nest->graph->nodes[s->roots[0].node].dtype) == 2;
+}
+
 static void share_added(const fb_nest *nest, const fb_section *s, const fb_added *a, fb_loops_schedule *x)
 {
     int64_t most = fb_schedule_owners(nest->units);
     int64_t rows = a->spares ? a->points : a->rows, each = s->scatter ? a->width : most;
-    bool alone = s->scatter && fb_dtype_size(nest->graph->nodes[s->roots[0].node].dtype) == 2;
     x->work = s->members * (rows * a->width + each * a->points);
-    x->owners = alone || a->rows < most ? a->rows : most;
+    x->owners = is_summed_apart(nest, s) || a->rows < most ? a->rows : most;
     x->together = 1;
     x->shared = x->owners * s->members;
 }
@@ -755,6 +760,10 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
     x.threads = (int)fb_knob_of(knobs, FB_KNOB_THREADS);
     if (!x.threads && x.work < FB_WORK_FOR_THREADS && x.shape != FB_LOOPS_LONG) x.threads = 1;
     x.vector = (int)fb_knob_of(knobs, FB_KNOB_VECTOR);
+    if (adds && x.threads == 1 && x.owners > 1 && !is_summed_apart(nest, s)) {
+        x.owners = 1; /* one thread goes through the index once */
+        x.shared = s->members;
+    }
     if (!adds && x.shape == FB_LOOPS_LANES) {
         share_lanes(s, &x);
         fb_schedule_stage(nest, s, &x);

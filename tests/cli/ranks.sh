@@ -76,6 +76,7 @@ done
 for dtype in f32 bf16 f64 i64; do
     for kind in wide up down same; do
         for largest in true false; do
+            case $dtype-$kind in bf16-up | bf16-down) continue ;; esac # numbers that it does not tell apart
             fb check long.lua all:max lt:max --set dtype=$dtype --set kind=$kind --set largest=$largest --device host
             is "in $dtype, $kind, largest $largest" 0 out '✓ all:max' out '✓ lt:max'
         done
