@@ -947,6 +947,23 @@ static fb_id cell(maker *m, int64_t how, fb_id h, fb_id part, fb_id w)
     return add1(m, FB_OP_SIN, add2(m, FB_OP_SUB, add2(m, FB_OP_MUL, z, part), reduce(m, FB_OP_MEAN, h, 1, true)));
 }
 
+/* What is chosen by the place in a row that is long enough for a host to find the first places alone: where that is all
+ * that is made of a place, or where the others are chosen, too. */
+static void add_first(maker *m)
+{
+    enum { LONG = 192, PART = 16 };
+    static const fb_op compares[] = {FB_OP_LT, FB_OP_LE, FB_OP_GT, FB_OP_GE, FB_OP_EQ, FB_OP_NE};
+    int64_t n = LONG + below(m, LONG), left = below(m, 2), yes = below(m, 2);
+    fb_shape s = {.rank = 2, .dim = {1 + below(m, 3), n}};
+    fb_id x = source(m, s, one_in(m, 3) ? FB_F64 : FB_F32), none = constant(m, FB_I64, -1);
+    if (x == FB_NONE || none == FB_NONE) return;
+    fb_id place = add(m, FB_OP_RANK, &(fb_attrs){.dim = 1, .start = below(m, 2)}, 1, &x);
+    fb_id k = constant(m, FB_I64, (double)below(m, LONG / PART));
+    if (place == FB_NONE || k == FB_NONE) return;
+    fb_id is = add2(m, compares[below(m, 6)], left ? place : k, left ? k : place);
+    if (is != FB_NONE) add(m, FB_OP_WHERE, NULL, 3, (fb_id[]){is, yes ? place : none, yes ? none : place});
+}
+
 /* Steps that are written out, each of what the one before gave: a plan may make a loop of them. One may be unlike, and
  * what leaves them is all, joined, or one, or their gradient. */
 static void add_steps(maker *m)
@@ -1301,7 +1318,8 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
     bool vast = !m.large && one_in(&m, VAST);
     for (int64_t i = m.large ? 8 : vast ? 3 : 8 + below(&m, 20); i > 0; i--) add_some(&m);
     if (vast) add_vast(&m);
-    if (!m.large && seed % 8 == 6) add_steps(&m); /* never of one that is paired */
+    if (!m.large && seed % 8 == 6) add_steps(&m); /* neither of one that is paired */
+    if (seed % 8 == 2) add_first(&m);
     add_outputs(&m);
     FB_VEC_FREE(&m.values);
     FB_VEC_FREE(&m.size);

@@ -7,6 +7,7 @@
 #include "schedule/schedule.h"
 
 #include "base/mem.h"
+#include "base/mutate.h"
 
 /* What rank v sorts is made of what is read in its own pass, and of nothing that the last row variable moves. */
 static bool is_fine(const fb_section *s, fb_val v, int space)
@@ -92,7 +93,8 @@ static int64_t decided_by(const fb_section *s, fb_op op, const fb_value *x, fb_v
     }
     f->yes_is_first = op == FB_OP_EQ || (left ? op == FB_OP_LT || op == FB_OP_LE : op == FB_OP_GT || op == FB_OP_GE);
     f->no_is_first = !f->yes_is_first;
-    return c + beyond < 1 ? 1 : c + beyond;
+    const int64_t first = c + FB_MUTATE(59, beyond, 0);
+    return first < 1 ? 1 : first;
 }
 
 static follows follows_of(fb_op op, const fb_value *x, const follows *of)
