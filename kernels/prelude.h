@@ -730,6 +730,18 @@ static inline uint64_t fb_keyi(int64_t x)
     return (uint64_t)x ^ 1ull << 63;
 }
 
+/* Of few words of which no two are equal. */
+static inline void fb_words_counted(const uint64_t *words, int32_t n, int32_t *ranks)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const uint64_t own = words[i];
+        int64_t rank = 0;
+#pragma omp simd reduction(+ : rank)
+        for (int32_t k = 0; k < n; k++) rank += words[k] < own;
+        ranks[i] = (int32_t)rank;
+    }
+}
+
 /* Of few keys: for each, those that go before it. */
 static inline void fb_ranks_counted(const uint64_t *keys, int32_t n, int32_t *ranks)
 {
@@ -793,10 +805,10 @@ static inline void fb_ranks_by(uint64_t *keys, int32_t n, int bits, int passes, 
  * above is lost, and so are they; room: of n. Long rows pay for longer digits. */
 static inline void fb_ranks(uint64_t *keys, int32_t n, uint64_t *room, int32_t *ranks)
 {
-    enum { SHORT = 48, LONG = 1536 };
+    enum { SHORT = 112, LONG = 1536 };
     if (n < SHORT) {
-        for (int32_t i = 0; i < n; i++) keys[i] &= UINT32_MAX;
-        fb_ranks_counted(keys, n, ranks);
+        for (int32_t i = 0; i < n; i++) keys[i] = keys[i] << 32 | (uint32_t)i;
+        fb_words_counted(keys, n, ranks);
     } else if (n < LONG) {
         int32_t counts[4 << 8] = {0};
         fb_ranks_by(keys, n, 8, 4, counts, room, ranks);
