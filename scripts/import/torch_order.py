@@ -14,9 +14,21 @@ from torch_graph import FLOATS, Unsupported, Value, broadcast
 # ---- sorts
 
 
+FEW = 8  # places that are each looked for in all of the line: less than an index_add's threads look at
+
+
 def ranks(g, x, dim, descending):
     x = g.cast(x, "i32") if x.dtype == "bool" else x
     return g.add("rank", [x], x.shape, "i64", dim=dim, start=int(bool(descending)))
+
+
+def in_lines(g, x, dim, make):
+    """Values and positions that `make` finds in lines along the last dimension: what is made of such a line is sorted once."""
+    axes = [d for d in range(len(x.shape)) if d != dim] + [dim]
+    lines = g.permute(x, axes)
+    index = make(lines, len(axes) - 1)
+    back = [axes.index(d) for d in range(len(axes))]
+    return [g.permute(v, back) for v in (CALLS["gather"](g, lines, len(axes) - 1, index), index)]
 
 
 def along(g, shape, dim):
@@ -30,11 +42,24 @@ def first_of(g, x, dim, k, descending):
     if n == 0 or k == 0:
         raise Unsupported("the order of no elements")
     order = ranks(g, x, dim, descending)
+    if k < n and k <= FEW:
+        rest = [1] * (len(x.shape) - 1 - dim)
+        order = g.view(g.where(g.binary("lt", order, k, "bool"), order, -1), x.shape[:dim] + [1] + x.shape[dim:])
+        found = g.binary("eq", order, g.view(_arange(g, end=k), [k, 1] + rest), "bool")
+        return g.reduce("sum", g.where(found, g.view(_arange(g, end=n), [n] + rest), 0), dim + 1, False)
     all_of = math.prod(kept)
     flat = places(g, Value(0, kept, "i64"), dim, order)
     if k < n:  # what goes further back goes nowhere
         flat = g.where(g.binary("lt", order, k, "bool"), flat, -1)
     return g.view(g.add("index_add", [along(g, x.shape, dim), flat], [all_of], "i64", start=all_of), kept)
+
+
+def nth_of(g, x, dim, place, descending):
+    """Where what is at this place of the sorted lines lies along dim, which becomes 1."""
+    if not x.shape[dim]:
+        raise Unsupported("the order of no elements")
+    found = g.binary("eq", ranks(g, x, dim, descending), place, "bool")
+    return g.reduce("sum", g.where(found, along(g, x.shape, dim), 0), dim, True)
 
 
 def sorted_lines(g, kind, x, dim, k, descending):
@@ -45,8 +70,7 @@ def sorted_lines(g, kind, x, dim, k, descending):
     attrs = {"dim": dim, "k": k, "descending": bool(descending)}
 
     def make():
-        index = first_of(g, x, dim, x.shape[dim] if k is None else k, descending)
-        return [CALLS["gather"](g, x, dim, index), index]
+        return in_lines(g, x, dim, lambda lines, d: first_of(g, lines, d, x.shape[dim] if k is None else k, descending))
     return g.op(kind, [x], {a: v for a, v in attrs.items() if v is not None}, make)
 
 
@@ -62,10 +86,12 @@ CALLS["topk"] = lambda g, x, k, dim=-1, largest=True, sorted=True: sorted_lines(
 
 @call("kthvalue")
 def _kthvalue(g, x, k, dim=-1, keepdim=False):
-    parts = sorted_lines(g, "kthvalue", x, dim, k, False)
     if not x.shape:
-        return parts
-    parts = [g.slice(v, dim, k - 1, k) for v in parts]
+        return [x, g.const(0, "i64")]
+    dim = dim % len(x.shape)
+
+    parts = g.op("kthvalue", [x], {"dim": dim, "k": k},
+                 lambda: in_lines(g, x, dim, lambda lines, d: nth_of(g, lines, d, k - 1, False)))
     return parts if keepdim else [g.select(v, dim, 0) for v in parts]
 
 

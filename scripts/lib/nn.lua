@@ -94,6 +94,8 @@ function nn.log_softmax(x, dim, opts)
 end
 
 -- The first k of each sorted line along dim, and where they lay: a rank, the positions summed up at these places, a gather.
+-- Few places are each looked for in all of the line, which is less than an index_add's threads look at.
+local FEW = 8
 local function sorted(kind, x, dim, k, descending, name)
   local rank = #x.shape
   if type(dim) ~= "number" or dim < -rank or dim >= rank then error(kind .. ": there is no dimension " .. tostring(dim), 0) end
@@ -106,9 +108,16 @@ local function sorted(kind, x, dim, k, descending, name)
     local shape, rows = line.shape, 1
     for d = 1, rank - 1 do rows = rows * shape[d] end
     local place, first = line:rank(-1, descending):view(rows, n), g:arange(rows):view(rows, 1)
-    local to = first * k + place
-    if k < n then to = place:lt(g:const(k, "i64")):where(to, g:const(-1, "i64")) end
-    local index = g:arange(n):view(1, n):expand { rows, n }:index_add(to, rows * k):view(rows, k)
+    local none, index = g:const(-1, "i64"), nil
+    if k <= FEW and k < n then
+      local to = place:lt(g:const(k, "i64")):where(place, none):view(rows, 1, n)
+      local found = to:eq(g:arange(k):view(1, k, 1))
+      index = found:where(g:arange(n):view(1, 1, n), g:const(0, "i64")):sum(2)
+    else
+      local to = first * k + place
+      if k < n then to = place:lt(g:const(k, "i64")):where(to, none) end
+      index = g:arange(n):view(1, n):expand { rows, n }:index_add(to, rows * k):view(rows, k)
+    end
     local values = line:view(rows * n):embedding(index + first * n)
     shape[rank] = k
     return values:view(shape):transpose(dim, rank - 1), index:view(shape):transpose(dim, rank - 1)
