@@ -1,4 +1,5 @@
-// Running sums and products of a row that a team of threads goes along together: a warp's lanes, or a block.
+// Running sums and products of a row that a team of threads goes along together: a warp's lanes, a block, or a lane of
+// each of its warps.
 
 #ifndef FB_SCAN
 #define FB_SCAN
@@ -37,6 +38,22 @@ template <class OP, int TEAM, class T> FB_DEVICE T fb_scan_team(T own, T &all)
         before = OP::of(warps, before);
     }
     return before;
+}
+
+// The same for 32 rows side by side, of whose threads each warp has one: rows are turned, so that a row's threads are
+// neighbours.
+template <class OP, int TEAM, class T> FB_DEVICE T fb_scan_columns(T own, T &all)
+{
+    __shared__ T fb_turned[TEAM][33], fb_whole[32];
+    const int place = threadIdx.x % TEAM, row = threadIdx.x / TEAM;
+    T whole;
+    fb_turned[threadIdx.x / 32][threadIdx.x % 32] = own;
+    fb_meet<32 * TEAM>();
+    fb_turned[place][row] = fb_scan_team<OP, TEAM>(fb_turned[place][row], whole);
+    if (place == 0) fb_whole[row] = whole;
+    fb_meet<32 * TEAM>();
+    all = fb_whole[threadIdx.x % 32];
+    return fb_turned[threadIdx.x / 32][threadIdx.x % 32];
 }
 
 #endif

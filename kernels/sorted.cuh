@@ -9,7 +9,7 @@
 #define FB_SORTED
 
 enum {
-    FB_SORTED_ROOM = 2048,  // points that a block sorts at once
+    FB_SORTED_ROOM = 4096,  // points that a block sorts at once
     FB_SORTED_ROWS = 65536, // a block's, at most (schedule/schedule.c)
     FB_SORTED_LONG = 32,    // a row of so many points and more may be summed by all of the block
     FB_SORTED_EACH = 4,     // elements of a row that a thread sums at once: it waits for their loads together
@@ -17,8 +17,11 @@ enum {
 
 template <int THREADS, bool ALL> struct fb_sorted_room {
     uint64_t keys[FB_SORTED_ROOM]; // row - first << 32 | point
-    double parts[THREADS];         // sums of a row's parts, of any type
-    unsigned count, named[ALL ? FB_SORTED_ROWS / 32 : 1];
+    union {
+        double parts[THREADS];     // sums of a row's parts, of any type; until all of the rows are there …
+        unsigned named[ALL ? FB_SORTED_ROWS / 32 : 1];
+    };
+    unsigned count;
 };
 
 // Sections of a kernel take turns in one room.

@@ -854,8 +854,9 @@ static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
         for (int i = 0; i < f->s->n_values && !part; i++) {
             if (!scans_here(f, i, p, needed)) continue;
             const fb_reduction r = fb_emit_reduction(e, i);
-            const char *team = fb_arena_printf(e->arena, "fb_scan_team<%s, %d>(%s, %s)", operation_of(&r), f->x.team,
-                                               scan_name(f, "own", i), scan_name(f, "all", i));
+            const char *team = fb_arena_printf(e->arena, "fb_scan_%s<%s, %d>(%s, %s)",
+                                               f->x.deal == FB_DEAL_COLUMNS ? "columns" : "team", operation_of(&r),
+                                               f->x.team, scan_name(f, "own", i), scan_name(f, "all", i));
             fb_emit(e, "const %s %s = %s;", fb_emit_type(e, i), scan_name(f, "before", i),
                     fb_emit_running(e, i, scan_name(f, "carry", i), team));
             fb_emit_run_on(e, i, scan_name(f, "carry", i), scan_name(f, "all", i));
@@ -1287,19 +1288,10 @@ static void emit_scatter(frame *f)
     fb_emit(e, "%s%s[fb_owned] = %s;", elements % f->x.threads ? guard : "", out, store);
 }
 
-/* ---- index_add, sorted (kernels/sorted.cuh) ---- */
+/* ---- values as functions ---- */
 
-/* The rows' variables but those that number members and rows. */
-static fb_space within_row(const fb_section *s, const fb_added *a)
-{
-    if (a->sum == FB_NONE) return s->rows;
-    fb_space in = {.n = s->rows.n - a->row - 1};
-    memcpy(in.var, s->rows.var + a->row + 1, (size_t)in.n * sizeof *in.var);
-    memcpy(in.extent, s->rows.extent + a->row + 1, (size_t)in.n * sizeof *in.extent);
-    return in;
-}
-
-/* A function of the kernel that gives value `v` at a point of the index, of `points` (NULL: of a single one). */
+/* A function of the kernel that gives value `v` at a point, of `points` (NULL: of a single one), and within a row of
+ * `in`. */
 static void value_at(frame *f, const char *head, const fb_space *points, const fb_space *in, fb_val v)
 {
     fb_emitter *e = f->e;
@@ -1312,6 +1304,70 @@ static void value_at(frame *f, const char *head, const fb_space *points, const f
     fb_emit(e, "return %s;", fb_emit_ref(e, v));
     fb_emit_close_by(e, "};");
     fb_emit_forget(e, mark);
+}
+
+/* ---- rows that are sorted (kernels/ranked.cuh) ---- */
+
+/* The pass is that of the ranks, and the only one: a block sorts, then each thread stores what is made of its own. */
+static void emit_ranked(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const fb_val v = f->x.ranked;
+    const fb_value *rank = &s->values[v];
+    const int last = s->rows.n - 1, own = (int)f->x.rows_a_block;
+    const int64_t n = s->rows.extent[last];
+    const char *at = var_name(e, s->rows.var[last]);
+    const bool largest = e->nest->graph->nodes[rank->node].attrs->start == 1;
+    fb_space lines = s->rows;
+    lines.n = last;
+    fb_needs_text(&e->needs, FB_TEXT_SORTED);
+    fb_needs_text(&e->needs, FB_TEXT_SCAN);
+    fb_needs_text(&e->needs, FB_TEXT_RANKED);
+    const char *line = f->x.parts > 1 ? fb_arena_printf(e->arena, "%s / %d", f->block, f->x.parts) : f->block;
+    if (last) {
+        fb_emit(e, "const fb_at fb_line = (fb_at)%s;", line);
+        declare_point(f, &lines, "fb_line");
+    }
+    if (f->x.parts > 1)
+        fb_emit(e, "const fb_at fb_first = (fb_at)%s %% %d * %d;", f->block, f->x.parts, own);
+    else
+        fb_emit(e, "const fb_at fb_first = 0;");
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    fb_section_needed(s, 0, needed);
+    fb_emit_count_uses(e, needed, rank->over, 0);
+    value_at(f, "fb_element_at = [&](fb_at fb_point)", &s->spaces[rank->over], NULL, rank->args[0]);
+    fb_emit(e, "const auto fb_order_at = [&](fb_at fb_point) { return %sfb_order(fb_element_at(fb_point)); };",
+            FB_MUTATE(60, largest, false) ? "~" : "");
+    fb_emit(e,
+            "const unsigned *const fb_ranks = fb_ranked<%d, %d>((fb_at)%" PRId64 ", fb_first, %" PRId64
+            "u, fb_order_at);",
+            f->x.threads, own, n, fb_schedule_places(e->nest, s, v));
+    fb_emit_count_uses(e, NULL, FB_NONE, 0);
+    fb_emit_for(e, "int", "fb_own", "threadIdx.x", fb_emit_number(e, own), fb_emit_number(e, f->x.threads));
+    fb_emit(e, "const fb_at %s = fb_first + fb_own;", at);
+    if (n % own) fb_emit_if(e, "%s < %" PRId64, at, n);
+    for (int depth = 0; depth <= fb_emit_deepest(s); depth++) {
+        store_row_values(f, depth);
+        if (s->passes[0].depth != depth) continue;
+        fb_emit(e, "const %s %s = fb_ranks[fb_own];", fb_emit_type(e, v), e->names[v]);
+        e->known[v] = true;
+        fb_emit_as_index(e, v);
+    }
+    if (n % own) fb_emit_close(e);
+    fb_emit_close(e);
+}
+
+/* ---- index_add, sorted (kernels/sorted.cuh) ---- */
+
+/* The rows' variables but those that number members and rows. */
+static fb_space within_row(const fb_section *s, const fb_added *a)
+{
+    if (a->sum == FB_NONE) return s->rows;
+    fb_space in = {.n = s->rows.n - a->row - 1};
+    memcpy(in.var, s->rows.var + a->row + 1, (size_t)in.n * sizeof *in.var);
+    memcpy(in.extent, s->rows.extent + a->row + 1, (size_t)in.n * sizeof *in.extent);
+    return in;
 }
 
 /* What is made of a row's sum, and where it is stored. */
@@ -1458,6 +1514,7 @@ static void emit_section_cuda(fb_emitter *e)
     case FB_DEAL_OWNERS: emit_scatter(&f); break;
     case FB_DEAL_SORTED: emit_sorted(&f); break;
     case FB_DEAL_LONG: emit_long(&f); break;
+    case FB_DEAL_RANKED: emit_ranked(&f); break;
     case FB_DEAL_SPLIT: emit_split(&f); break;
     default: emit_rows(&f);
     }
@@ -1632,7 +1689,8 @@ const fb_printer fb_printer_cuda = {
               [FB_TEXT_CLUSTER_F32] = {"kernels/cluster_f32.cuh", "fb_recurrence_f32"},
               [FB_TEXT_LONG] = {"kernels/long.cuh", "fb_long_"},
               [FB_TEXT_DIRECT] = {"kernels/direct.cuh", "fb_direct<"},
-              [FB_TEXT_SCAN] = {"kernels/scan.cuh", "fb_scan_team<"}},
+              [FB_TEXT_SCAN] = {"kernels/scan.cuh", "fb_scan_"},
+              [FB_TEXT_RANKED] = {"kernels/ranked.cuh", "fb_ranked<"}},
     .block = {"blockIdx", "fb_block_index"},
     .grid = {"gridDim", "fb_grid_size"},
     .head = print_head,

@@ -19,6 +19,7 @@ typedef enum {
     FB_TEXT_LONG,
     FB_TEXT_DIRECT,
     FB_TEXT_SCAN,
+    FB_TEXT_RANKED,
     FB_TEXTS
 } fb_text;
 

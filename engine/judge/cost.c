@@ -218,12 +218,14 @@ static double shared_us(const fb_machine *m, const fb_analysis *a, const fb_grou
     if (a->kernel.n_contractions) return 0; /* whose operands neighbours share on chip */
     for (int i = 0; i < a->nest->n_sections; i++) {
         const fb_section *s = &a->nest->sections[i];
+        fb_section_schedule ranked = {.blocks = fb_space_points(&s->rows)}; /* a block goes through a row once */
+        fb_schedule_deal_ranked(a->nest, s, 0, &ranked);
         for (int k = 0; k < s->n_values; k++) {
             const fb_value *v = &s->values[k];
             if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
             double own = (double)fb_node_bytes(a->nest->graph, v->node), passes = 0;
-            double read = (double)fb_space_points(&s->rows) * (double)fb_space_points(&s->spaces[v->space]) *
-                          fb_dtype_size(v->dtype);
+            double read =
+                (double)ranked.blocks * (double)fb_space_points(&s->spaces[v->space]) * fb_dtype_size(v->dtype);
             for (int p = 0; p < s->n_passes; p++) passes += s->passes[p].space == v->space;
             if (own > SMALL && read > 1.5 * own) again += read * fmax(passes, 1) - own;
         }

@@ -8,6 +8,7 @@
 #include "schedule/chain.h"
 #include "schedule/gemm.h"
 #include "schedule/host_cost.h"
+#include "schedule/schedule.h"
 
 #include <math.h>
 #include <string.h>
@@ -58,6 +59,7 @@ static double loops_us(const fb_graph *g, const fb_machine *m, const fb_analysis
 {
     fb_dtype dtype = widest(g, a);
     if (!m->target->grid) return fb_schedule_host_loops_us(m, a->nest, a->knobs, &a->facts, flops, dtype);
+    if (a->nest) flops = fmax(flops - fb_schedule_ranked_flops(a->nest), 0);
     return fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)a->facts.specials, m->gspecial);
 }
 

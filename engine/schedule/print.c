@@ -13,6 +13,7 @@ static const char *const deals[] = {
     [FB_DEAL_ELEMENTS] = "elements", [FB_DEAL_LINES] = "lines",        [FB_DEAL_RUNS] = "runs",
     [FB_DEAL_ROWS] = "rows",         [FB_DEAL_COLUMNS] = "columns",    [FB_DEAL_SPLIT] = "split rows",
     [FB_DEAL_OWNERS] = "owners",     [FB_DEAL_SORTED] = "sorted rows", [FB_DEAL_LONG] = "long rows",
+    [FB_DEAL_RANKED] = "sorted",
 };
 
 static const char *const loops[] = {
@@ -80,6 +81,7 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     if (x.deal == FB_DEAL_ELEMENTS && x.each > 1) fb_str_addf(out, ", %d groups each", x.each);
     if (x.deal == FB_DEAL_LONG)
         fb_str_addf(out, "; %" PRId64 " rows, %d block%s each", x.rows, x.parts, x.parts == 1 ? "" : "s");
+    if (x.deal == FB_DEAL_RANKED) fb_str_addf(out, "; %" PRId64 " elements each", x.rows_a_block);
     if (x.scans) fb_str_add(out, ", running values by teams");
     if (x.deal == FB_DEAL_RUNS) fb_str_addf(out, ", %d points each", x.each);
     if (x.deal == FB_DEAL_LINES) fb_str_addf(out, "; %d lines in %d stretches each", x.each, x.parts);

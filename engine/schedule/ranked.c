@@ -6,6 +6,7 @@
  * provides  the value that is such a place, and how many places are told apart, for cost and code */
 #include "schedule/schedule.h"
 
+#include "base/integer.h"
 #include "base/mem.h"
 #include "base/mutate.h"
 
@@ -50,18 +51,56 @@ static bool is_alone(const fb_section *s, fb_val v)
     return true;
 }
 
-fb_val fb_schedule_ranked(const fb_nest *nest, const fb_section *s)
+/* The rank of a section, of a row of so many elements. */
+static fb_val rank_of(const fb_nest *nest, const fb_section *s, int64_t least, int64_t most)
 {
-    enum { LEAST = 24, MOST = 1 << 22 }; /* elements: counted as fast, and more than one core should sort */
     if (!s->rows.n || s->blocked || s->n_data || nest->chain) return FB_NONE;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (v->kind != FB_VALUE_REDUCE || nest->graph->nodes[v->node].op != FB_OP_RANK) continue;
         int64_t points = fb_space_points(&s->spaces[v->over]);
-        if (points < LEAST || points > MOST || v->space != FB_NONE || v->depth != 1) continue;
+        if (points < least || points > most || v->space != FB_NONE || v->depth != 1) continue;
         if (goes_along(nest, s, v) && is_alone(s, i) && is_fine(s, v->args[0], v->over)) return i;
     }
     return FB_NONE;
+}
+
+fb_val fb_schedule_ranked(const fb_nest *nest, const fb_section *s)
+{
+    enum { LEAST = 24, MOST = 1 << 22 }; /* elements: counted as fast, and more than one core should sort */
+    return rank_of(nest, s, LEAST, MOST);
+}
+
+double fb_schedule_ranked_flops(const fb_nest *nest)
+{
+    double flops = 0;
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section *s = &nest->sections[i];
+        fb_section_schedule x = {.deal = FB_DEAL_ROWS};
+        if (fb_schedule_deal_ranked(nest, s, 0, &x))
+            flops += (double)FB_RANK_FLOPS * (double)fb_space_points(&s->rows) *
+                     (double)fb_space_points(&s->spaces[s->values[x.ranked].over]);
+    }
+    return flops;
+}
+
+bool fb_schedule_deal_ranked(const fb_nest *nest, const fb_section *s, int asked, fb_section_schedule *x)
+{
+    enum { LEAST = 33, OWN = 2048, THREADS = 1024, STAGE_THREADS = 256 }; /* counted as fast; what a block sorts */
+    const fb_val v = rank_of(nest, s, LEAST, INT32_MAX);
+    if (v == FB_NONE || s->n_passes > 1 || fb_dtype_size(s->values[s->values[v].args[0]].dtype) > 4) return false;
+    const int64_t n = s->rows.extent[s->rows.n - 1], lines = fb_space_points(&s->rows) / n;
+    int own = fb_power_of_two(n, OWN);
+    if (n > OWN && lines * fb_ceil_div(n, OWN) < FB_UNITS_ABOUT) own = OWN / 2;
+    x->deal = FB_DEAL_RANKED;
+    x->ranked = v;
+    x->threads = n > OWN ? THREADS : own / 2;
+    if (asked) x->threads = fb_power_of_two(asked, own);
+    if (nest->stage && x->threads > STAGE_THREADS) x->threads = STAGE_THREADS;
+    x->rows_a_block = own;
+    x->parts = (int)fb_ceil_div(n, own);
+    x->blocks = lines * x->parts;
+    return true;
 }
 
 /* ---- how many places are told apart ---- */

@@ -164,6 +164,9 @@ static void apply_knobs(const fb_target *t, const fb_knobs *knobs, fb_section_sc
             x->rows_a_block = threads;
         else if (threads)
             x->team = threads / t->warp;
+        if (!x->scans) return;
+        x->team = fb_power_of_two(x->team, t->warp);
+        x->threads = t->warp * x->team;
         return;
     }
     bool whole_block = rows == 1 || (!rows && x->rows_a_block == 1);
@@ -346,13 +349,12 @@ static int columns_each(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
 /* ---- running sums and products ---- */
 
 /* A team goes along long ones together: each thread adds up its own elements, then knows what those before it have. On
- * an H100 32,768 rows as long took 8.6 ms by a thread each, and memory needs 2.9. Not where one is made of another, nor
- * where rows lie side by side, as threads do then. */
-static bool scans_in_teams(const fb_nest *nest, const fb_section *s)
+ * an H100 32,768 rows of 1024 took 8.6 ms by a thread each, and memory needs 2.9. Not where one is made of another. */
+static bool scans_in_teams(const fb_section *s)
 {
-    enum { LONG = 1024 };
+    enum { LONG = 32 };
     bool *follows = fb_calloc((size_t)s->n_values + 1, 1); /* it is one, or made of one */
-    bool may = !fb_section_lies_across(nest->pool, s) && !s->n_data;
+    bool may = !s->n_data;
     for (int i = 0; i < s->n_values && may; i++) {
         const fb_value *v = &s->values[i];
         for (int k = 0; k < v->n_args; k++) follows[i] |= follows[v->args[k]];
@@ -382,10 +384,12 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     fb_section_schedule cut = *x;
     const bool may = fb_cut_rows(nest, knobs, &cut, arena);
     const bool sequential = fb_schedule_is_sequential(s);
-    x->scans = sequential && scans_in_teams(nest, s);
+    const fb_deal lies = fb_section_lies_across(nest->pool, s) ? FB_DEAL_COLUMNS : FB_DEAL_ROWS;
+    x->scans = sequential && scans_in_teams(s);
     if (x->scans) {
-        x->deal = FB_DEAL_ROWS;
+        x->deal = lies;
         choose_team(nest, x, longest);
+        x->scans = x->team > 1;
     } else if (sequential) {
         x->deal = FB_DEAL_COLUMNS;
         x->threads = SEQUENTIAL_THREADS;
@@ -397,7 +401,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
         x->blocks = x->rows * x->parts;
         return;
     } else {
-        x->deal = fb_section_lies_across(nest->pool, s) ? FB_DEAL_COLUMNS : FB_DEAL_ROWS;
+        x->deal = lies;
         choose_team(nest, x, longest);
     }
     apply_knobs(nest->target, knobs, x);
@@ -411,16 +415,19 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
 /* Each block goes through all of the index, once at least. As long as that is little, threads that own an element each
  * are simplest; else there are as many blocks as are on the device at once, of all members together, unless that leaves
  * little or very much for each. */
-static void deal_added(const fb_added *a, int members, fb_section_schedule *x)
+static void deal_added(const fb_nest *nest, const fb_added *a, int members, bool asked, fb_section_schedule *x)
 {
     enum {
         LITTLE = 1 << 20,
+        LONG = 1 << 14, /* points */
         LIST = 32,
-        LONG_LIST = 1024,
-        FILL = 512,
+        LONG_LIST = 2048,
+        FILL = 512 * ELEMENT_THREADS, /* threads */
         STORED = 1 << 13,
         NAMED_ROWS = 1 << 16,
-        EACH = 8
+        EACH = 8,
+        MANY = 4096, /* points: as many threads as a block can have go through them */
+        MOST = 1024,
     };
     int64_t each = fb_ceil_div(a->points, x->threads);
     x->deal = FB_DEAL_OWNERS;
@@ -428,10 +435,12 @@ static void deal_added(const fb_added *a, int members, fb_section_schedule *x)
     x->rows = a->rows;
     x->blocks = fb_ceil_div(a->rows * a->width, x->threads);
     if (a->sum == FB_NONE && (a->rows > UINT32_MAX || a->points > UINT32_MAX)) return;
-    if (a->sum == FB_NONE && (double)x->blocks * (double)a->points <= LITTLE) return;
+    if (a->sum == FB_NONE && a->points <= LONG && (double)x->blocks * (double)a->points <= LITTLE) return;
+    if (!asked && !nest->stage && a->points >= MANY) x->threads = MOST;
     int64_t blocks = fb_ceil_div(a->points, LIST), stored = fb_ceil_div(a->rows * a->width, STORED);
+    const int64_t fill = fb_ceil_div(FILL / x->threads, members);
     if (!a->spares && stored > blocks) blocks = stored;
-    if (blocks > fb_ceil_div(FILL, members)) blocks = fb_ceil_div(FILL, members);
+    if (blocks > fill) blocks = fill;
     if (blocks < fb_ceil_div(a->points, LONG_LIST)) blocks = fb_ceil_div(a->points, LONG_LIST);
     if (!a->spares && blocks < fb_ceil_div(a->rows, NAMED_ROWS)) blocks = fb_ceil_div(a->rows, NAMED_ROWS);
     x->deal = FB_DEAL_SORTED;
@@ -557,12 +566,12 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
                              .rows_a_block = 1};
     fb_added added;
     if (fb_section_adds(nest, s, &added)) {
-        deal_added(&added, s->members, &x);
+        deal_added(nest, &added, s->members, asked > 0, &x);
     } else if (!s->n_passes) {
         int vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
         if (!deal_lines(nest, knobs, vector, &x) && !deal_runs(nest, knobs, vector, &x))
             deal_elements(nest, knobs, vector, &x);
-    } else {
+    } else if (!fb_schedule_deal_ranked(nest, s, asked, &x)) {
         deal_rows(nest, knobs, &x, arena);
     }
     x.launched = launched_of(knobs, &x);
@@ -586,6 +595,7 @@ bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target)
     case FB_DEAL_LONG:
     case FB_DEAL_SPLIT:
     case FB_DEAL_OWNERS:
+    case FB_DEAL_RANKED:
     case FB_DEAL_SORTED: break;
     }
     return true;

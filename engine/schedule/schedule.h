@@ -24,6 +24,7 @@ typedef enum {
     FB_DEAL_LONG, /* long rows, gone over several times: a block or several a row hold it meanwhile (schedule/long.h) */
     FB_DEAL_SPLIT,  /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
     FB_DEAL_OWNERS, /* a small index_add: a thread owns an element of the result */
+    FB_DEAL_RANKED, /* ranks of whole rows: a block sorts so many of a row's elements, and finds the others' places */
     FB_DEAL_SORTED, /* an index_add: a block has a range of rows, and sorts the points of the index that are its own */
 } fb_deal;
 
@@ -35,15 +36,23 @@ typedef struct {
     int64_t rows, rows_a_block;
     int64_t blocks;           /* of work … */
     int64_t launched;         /* … of which so many blocks are launched, each for several (knob grid) */
-    int parts;                /* FB_DEAL_SPLIT and _LONG: blocks a row; _LINES: stretches a line */
+    int parts;                /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line */
+    fb_val ranked;            /* FB_DEAL_RANKED: the rank */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool stepped; /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
-    bool scans;   /* FB_DEAL_ROWS: a team goes along running values together (kernels/scan.cuh) */
+    bool scans;   /* a row's team goes along running values together (kernels/scan.cuh) */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_COLUMNS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise */
 } fb_section_schedule;
+
+/* Deals out the rows of a rank, if all that the section does follows from it, to blocks of as many threads as are asked
+ * for (0: none are), as far as a power of two goes; false, and nothing set, if not. */
+bool fb_schedule_deal_ranked(const fb_nest *nest, const fb_section *s, int asked, fb_section_schedule *x);
+
+/* What counting them would have taken, which is in the nest's facts. */
+double fb_schedule_ranked_flops(const fb_nest *nest);
 
 /* Of a section of the nest; what it points to is in `arena`. */
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,

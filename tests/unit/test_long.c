@@ -9,7 +9,7 @@
 #include "schedule/long.h"
 #include "schedule/print.h"
 
-enum { LIMIT_MS = 180000, SCANS = -1, HELD = -2 };
+enum { LIMIT_MS = 180000, SCANS = -1, HELD = -2, RANKED = -3 };
 
 static const struct {
     const char *body;
@@ -109,6 +109,30 @@ static const struct {
      "for i = 1, 60 do x = (x + x) * 0.5 end\n"
      "return x:cumsum(1)",
      SCANS, 64},
+    /* short ones, several rows a warp; and rows side by side, by as many warps as the knob leaves, in steps that do not fill them */
+    {"return g:input('x', {5, 40}):exp():cumsum(1):log()", SCANS, 64},
+    {"return g:input('x', {70, 131}):cumsum(1)", SCANS, 0},
+    {"return g:input('x', {67, 45}):cumsum(0)", SCANS, 96},
+    {"return (g:input('x', {2, 300, 33}, 'bf16') * 0.01):exp():cumprod(1)", SCANS, 64},
+    {"local x = g:input('x', {2, 259, 32})\n"
+     "return x:cumsum(1):tanh() - (x * x):flip(1):cumsum(1)",
+     SCANS, 128},
+    {"return (g:input('x', {130, 35}) * 4):to('i64'):cumsum(0)", SCANS, 32},
+    {"return g:input('x', {3, 500, 40}, 'f64'):cumsum(1):amax(1)", SCANS, 0},
+    /* ranks: of a block's own row, of rows of several blocks, falling, of whole numbers with many equals, of what is made of a
+     * row, and what is made of a rank */
+    {"return g:input('x', {3, 300}):rank(1)", RANKED, 0},
+    {"return g:input('x', {4, 512}, 'bf16'):rank(1, true)", RANKED, 64},
+    {"return g:input('x', {2, 2500}):rank(1)", RANKED, 0},
+    {"return g:input('x', {70, 40}):rank(1, true)", RANKED, 0},
+    {"return (g:input('x', {2, 3001}) * 4):to('i32'):rank(1, true):to('f32') * 0.5", RANKED, 128},
+    {"return g:input('x', {4099}, 'f16'):rank(0)", RANKED, 256},
+    {"local x = g:input('x', {2, 260})\n"
+     "return (x * x):gt(0.5):to('i32'):rank(1) + g:arange(260)",
+     RANKED, 0},
+    {"local x = g:input('x', {270, 3})\n"
+     "return x:log():transpose(0, 1):rank(1)",
+     RANKED, 32},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -177,7 +201,8 @@ static subject subject_of(fb_script *s, int number, const fb_machine *m)
     const char *source = x.p->kernels[x.p->n_kernels - 1].source;
     if (getenv("FB_KEEP")) print_message("%s\n", source);
     const int parts = cases[number].parts;
-    if (!strstr(source, "fb_long_") != (parts <= 0) || (parts == SCANS && !strstr(source, "fb_scan_team<")) ||
+    if (!strstr(source, "fb_long_") != (parts <= 0) || (parts == SCANS && !strstr(source, "fb_carry_")) ||
+        (parts == RANKED && !strstr(source, "fb_ranked<")) ||
         (parts == HELD && (!strstr(source, " fb_row_") || (strstr(source, "fb_team<") || strstr(source, "fb_block<")))))
         fail_msg("case %d:\n%s", number, source);
     return x;

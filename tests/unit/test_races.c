@@ -325,6 +325,22 @@ static fb_graph *ranked(void)
     return with_output(g, NODE(g, FB_OP_RANK, NULL, &((fb_attrs){.dim = 1}), x));
 }
 
+/* … by several blocks a row, which go through all of it. */
+static fb_graph *ranked_apart(void)
+{
+    fb_graph *g = fb_graph_new("rank");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(2, 2500), FB_F32);
+    return with_output(g, NODE(g, FB_OP_RANK, NULL, &((fb_attrs){.dim = 1}), x));
+}
+
+/* Rows side by side: a warp has a lane of each. */
+static fb_graph *running_columns(void)
+{
+    fb_graph *g = fb_graph_new("cumsum");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(300, 35), FB_F32);
+    return with_output(g, NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 0}), x));
+}
+
 /* Three chunks of the index, the last not whole; the second block owns a part of a row at either end. */
 static fb_graph *scattered(void)
 {
@@ -423,12 +439,14 @@ static const struct {
     {"index_add, crowded", crowded, "fb_sorted<256, 12, true, ", 0, 0},
     {"rows updated in place", updated, "fb_sorted<256, 21, false, ", 0, 0},
     {"attention by warpgroups", attended, "fb_attention<", 0, 0},
-    {"rank", ranked, "fb_block<", 0, 0},
+    {"rank", ranked, "fb_ranked<256, 512>", 0, 0},
     {"columns, several at once", columns_each, "fb_columns_each<fb_plus, 32>", 0, 0},
     {"whole rows, two blocks", whole_rows, "__launch_bounds__(512, 2)", 0, 2},
     {"stored as it is read", stored_as_read, "fb_gemm<", 0, 0},
     {"product in a cluster's parts", gradient, "combine_near<", 0, 0},
     {"cumprod by teams", running_product, "fb_scan_team<fb_times, ", 0, 0},
+    {"rank, several blocks a row", ranked_apart, "fb_ranked<1024, 1024>", 0, 0},
+    {"cumsum of columns", running_columns, "fb_scan_columns<fb_plus, ", 0, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -511,6 +529,11 @@ static const struct {
     {20, "fb_store(at, total);", "fb_meet<THREADS>();"},
     {21, "FB_DEVICE T fb_scan_team(", "fb_meet<TEAM>();"},
     {21, "if (lane == 0) fb_parts[threadIdx.x / 32] = all;", "fb_meet<TEAM>();"},
+    {22, "room.orders[i] = (unsigned)(room.keys[i] >> 32);", "fb_meet<THREADS>();"},
+    {22, "halves, key[v]) : before[v]], 1u);", "fb_meet<THREADS>();"},
+    {22, "? (unsigned)(before + rank[e]) : i;", "fb_meet<THREADS>();"},
+    {23, "[threadIdx.x / 32][threadIdx.x % 32] = own;", "fb_meet<32 * TEAM>();"},
+    {23, "fb_whole[row] = whole;", "fb_meet<32 * TEAM>();"},
 };
 
 /* With FB_TURN (turn.h) a third of them is run. */
