@@ -833,6 +833,7 @@ static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
     const walk own = by_neighbours(f, of), *w = &own;
     const bool ragged = w->points % f->x.team != 0;
     fb_needs_text(&e->needs, FB_TEXT_SCAN);
+    fb_emit_open(e, "%s", ""); /* another pass may go along the same values */
     for (int i = 0; i < f->s->n_values; i++)
         if (scans_here(f, i, p, needed))
             fb_emit(e, "%s %s = %s;", fb_emit_type(e, i), scan_name(f, "carry", i), fb_emit_reduction(e, i).start);
@@ -862,6 +863,7 @@ static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
             fb_emit_run_on(e, i, scan_name(f, "carry", i), scan_name(f, "all", i));
         }
     }
+    fb_emit_close(e);
     fb_emit_close(e);
 }
 
