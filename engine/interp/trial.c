@@ -74,7 +74,7 @@ static bool needs_its_loop(const marks *m, fb_id wanted)
     seen[wanted] = true;
     for (fb_id id = wanted; id >= 0 && !found; id--) {
         const fb_node *node = &g->nodes[id];
-        if (!seen[id] || m->given[id]) continue;
+        if (!seen[id] || m->given[id] || !fb_shape_elements(&node->shape)) continue;
         found = set_by_loop(node->op) || (node->op == FB_OP_PARAM && changes_in_loop(g, id, region));
         for (int a = node->op == FB_OP_ASSIGN; a < node->n_args; a++) seen[node->args[a]] = true;
     }

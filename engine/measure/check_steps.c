@@ -61,6 +61,13 @@ static bool run_range(fb_inner_step *s, int from, int to, int depth, fb_error *e
     return true;
 }
 
+/* A kernel exchanges a loop's buffers for itself: where its states are after so many steps. */
+static void exchange(fb_inner_step *s, const fb_inner_loop *loop, int64_t steps)
+{
+    for (int i = 0; steps % 2 && i < loop->n_swaps; i++)
+        s->job->device->ops->stepping->swap(s->job->loaded, loop->swaps[i][0], loop->swaps[i][1]);
+}
+
 bool fb_check_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err)
 {
     fb_loaded *l = s->job->loaded;
@@ -70,8 +77,9 @@ bool fb_check_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err)
     if (!run_range(s, s->job->first_launch, s->launch, 0, err)) return false;
     s->step[s->level] = 0;
     if (!ops->stepping->launch_steps(l, s->launch, s->step, s->loop->first + t, err)) return false;
-    for (int i = 0; of % 2 && i < s->loop->n_swaps; i++)
-        ops->stepping->swap(l, s->loop->swaps[i][0], s->loop->swaps[i][1]);
+    for (const fb_inner_loop *done = s->job->program->launches[s->launch].loops; done < s->loop; done++)
+        exchange(s, done, done->count);
+    exchange(s, s->loop, of);
     s->step[s->level] = of;
     return true;
 }

@@ -39,6 +39,25 @@ static void random_graphs_on_an_emulated_gpu(void **state)
     fb_free(board);
 }
 
+/* What was found once. A merged kernel's second loop reads what the first one left where it had exchanged its buffers. */
+static void what_was_found_stays_mended(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t seed;
+        int plan;
+    } found[] = {{150000752, 2}};
+    if (!emulation_exists()) skip();
+    emulated d = {.device = {.ops = &emulated_operations, .name = "emulated"}};
+    fb_machine_default(&d.machine, FB_DEVICE_CUDA);
+    fb_fuzz_board *board = fb_calloc(1, sizeof *board);
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        fb_fuzz_round(&d.device, found[i].seed, 1, found[i].plan + 1, found[i].plan, board);
+    for (int i = 0; i < board->n_findings; i++) fail_msg("%s", board->finding[i].text);
+    assert_true(board->elements > 0);
+    fb_free(board);
+}
+
 /* The same bytes have the same digest wherever they lie, one bit more or less another; read in place, at any address.
  */
 static void digests_go_by_the_bytes_alone(void **state)
@@ -81,6 +100,7 @@ static void digests_go_by_the_bytes_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs_on_an_emulated_gpu),
+                                       cmocka_unit_test(what_was_found_stays_mended),
                                        cmocka_unit_test(digests_go_by_the_bytes_alone)};
     return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }

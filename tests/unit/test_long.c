@@ -118,6 +118,7 @@ static const struct {
      "return x:cumsum(1):tanh() - (x * x):flip(1):cumsum(1)",
      SCANS, 128},
     {"return (g:input('x', {130, 35}) * 4):to('i64'):cumsum(0)", SCANS, 32},
+    {"return nn.layer_norm(g:input('x', {3, 300}):cumsum(1):abs())", SCANS, 0},
     {"return g:input('x', {3, 500, 40}, 'f64'):cumsum(1):amax(1)", SCANS, 0},
     /* ranks: of a block's own row, of rows of several blocks, falling, of whole numbers with many equals, of what is made of a
      * row, and what is made of a rank */
