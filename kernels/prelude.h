@@ -730,7 +730,7 @@ static inline uint64_t fb_keyi(int64_t x)
     return (uint64_t)x ^ 1ull << 63;
 }
 
-/* Of few words of which no two are equal. */
+/* Of few words of which no two are equal, in one loop: the two below take three times as long. */
 static inline void fb_words_counted(const uint64_t *words, int32_t n, int32_t *ranks)
 {
     for (int32_t i = 0; i < n; i++) {
@@ -855,7 +855,7 @@ typedef struct {
     uint64_t most;
 } fb_firsts;
 
-enum { FB_FIRST_PIECE = 512, FB_FIRST_BLOCK = 64, FB_FIRST_ROOM = 2 * FB_FIRST_BLOCK };
+enum { FB_FIRST_BLOCK = 64, FB_FIRST_ROOM = 2 * FB_FIRST_BLOCK };
 
 /* A key that `first` of those kept are at most, found digit by digit from the highest bits that differ; *least: so many
  * are less. It may be one more than any of these where they are just as many. */

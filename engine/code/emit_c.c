@@ -752,6 +752,7 @@ static void emit_keys(loops *l, const char *from, const char *to)
     fb_emit_close(e);
     fb_emit_forget(e, mark);
 }
+
 /* What a row's sort needs: arrays on the stack, or parts of one block where the row is long. One, since the C library
  * gives back to the system what is larger than the largest block was, and the next run pays for its pages. */
 typedef struct {

@@ -64,6 +64,7 @@ typedef struct {
     double threads, blocks;
     double registers; /* of a thread, where they are more than leave room for all warps; else 0 */
     bool meets;       /* warps of a block exchange what they have */
+    bool whole;       /* its rows are dealt to whole blocks, however long they are */
 } work;
 
 static bool is_division(const fb_nest *nest, const fb_value *v)
@@ -326,7 +327,7 @@ static work of_ranked(const fb_nest *nest, const fb_section *s, const fb_section
     const double found = x->parts > 1 ? ceil(n / x->threads) : 0;
     const double halves = log2(fmin(fmax((double)fb_schedule_places(nest, s, x->ranked), 2), own));
     const double search = halves * HALVED + fmax(halves - log2(FEW), 0) * (CROWDED - HALVED);
-    work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = SORTING, .meets = true};
+    work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = SORTING, .meets = true, .whole = true};
     w.chain = 2 * WAIT + steps * fmax(STEP, own / MOVED) + 5 * FB_ROUND_CYCLES +
               ceil(found / AT_ONCE) * (WAIT + halves * SHARED);
     w.instructions = steps * COMPARED * fmax(each / 2, 1) + found * (2 * LOAD + search) + 2 * each * LOAD;
@@ -351,8 +352,7 @@ static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
 {
     enum { EACH = 4, EACH_OF_LONG = 8 };
     double inner = (double)fb_section_longest(s) * size_of_loads(nest, s) / 4;
-    bool ranked = fb_schedule_deal_ranked(nest, s, 0, &(fb_section_schedule){.deal = FB_DEAL_ROWS});
-    if (!s->n_passes || ranked || fb_section_lies_across(nest->pool, s)) return w->blocks * w->threads;
+    if (!s->n_passes || w->whole || fb_section_lies_across(nest->pool, s)) return w->blocks * w->threads;
     return fmax(fmin(fmax(inner / EACH, 1), nest->target->warp), inner / EACH_OF_LONG) *
            (double)fb_space_points(&s->rows);
 }

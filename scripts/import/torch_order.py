@@ -89,7 +89,6 @@ def _kthvalue(g, x, k, dim=-1, keepdim=False):
     if not x.shape:
         return [x, g.const(0, "i64")]
     dim = dim % len(x.shape)
-
     parts = g.op("kthvalue", [x], {"dim": dim, "k": k},
                  lambda: in_lines(g, x, dim, lambda lines, d: nth_of(g, lines, d, k - 1, False)))
     return parts if keepdim else [g.select(v, dim, 0) for v in parts]

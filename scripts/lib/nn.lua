@@ -93,9 +93,10 @@ function nn.log_softmax(x, dim, opts)
   end, opts.name)
 end
 
--- The first k of each sorted line along dim, and where they lay: a rank, the positions summed up at these places, a gather.
--- Few places are each looked for in all of the line, which is less than an index_add's threads look at.
+-- Places that are each looked for in all of a line, which is less than an index_add's threads look at.
 local FEW = 8
+
+-- The first k of each sorted line along dim, and where they lay: a rank, the positions summed up at these places, a gather.
 local function sorted(kind, x, dim, k, descending, name)
   local rank = #x.shape
   if type(dim) ~= "number" or dim < -rank or dim >= rank then error(kind .. ": there is no dimension " .. tostring(dim), 0) end

@@ -303,42 +303,40 @@ static fb_graph *layer_norm_of_rows(void)
     return with_output(g, layer_norm(g, source(g, FB_OP_INPUT, "x", SHAPE(5, 1500), FB_F32)));
 }
 
+/* What goes by whole rows along dim. */
+static fb_graph *of_rows(const char *title, fb_op op, fb_shape shape, int dim)
+{
+    fb_graph *g = fb_graph_new(title);
+    fb_id x = source(g, FB_OP_INPUT, "x", shape, FB_F32);
+    return with_output(g, NODE(g, op, NULL, &((fb_attrs){.dim = dim}), x));
+}
+
 static fb_graph *running_sum(void)
 {
-    fb_graph *g = fb_graph_new("cumsum");
-    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(9, 70), FB_F32);
-    return with_output(g, NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 1}), x));
+    return of_rows("cumsum", FB_OP_CUMSUM, SHAPE(9, 70), 1);
 }
 
 /* Teams of several warps, which hand each other what they have, twice. */
 static fb_graph *running_product(void)
 {
-    fb_graph *g = fb_graph_new("cumprod");
-    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(2, 2500), FB_F32);
-    return with_output(g, NODE(g, FB_OP_CUMPROD, NULL, &((fb_attrs){.dim = 1}), x));
-}
-
-static fb_graph *ranked(void)
-{
-    fb_graph *g = fb_graph_new("rank");
-    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(3, 300), FB_F32);
-    return with_output(g, NODE(g, FB_OP_RANK, NULL, &((fb_attrs){.dim = 1}), x));
-}
-
-/* … by several blocks a row, which go through all of it. */
-static fb_graph *ranked_apart(void)
-{
-    fb_graph *g = fb_graph_new("rank");
-    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(2, 2500), FB_F32);
-    return with_output(g, NODE(g, FB_OP_RANK, NULL, &((fb_attrs){.dim = 1}), x));
+    return of_rows("cumprod", FB_OP_CUMPROD, SHAPE(2, 2500), 1);
 }
 
 /* Rows side by side: a warp has a lane of each. */
 static fb_graph *running_columns(void)
 {
-    fb_graph *g = fb_graph_new("cumsum");
-    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(300, 35), FB_F32);
-    return with_output(g, NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 0}), x));
+    return of_rows("cumsum", FB_OP_CUMSUM, SHAPE(300, 35), 0);
+}
+
+static fb_graph *ranked(void)
+{
+    return of_rows("rank", FB_OP_RANK, SHAPE(3, 300), 1);
+}
+
+/* … by several blocks a row, which go through all of it. */
+static fb_graph *ranked_apart(void)
+{
+    return of_rows("rank", FB_OP_RANK, SHAPE(2, 2500), 1);
 }
 
 /* Three chunks of the index, the last not whole; the second block owns a part of a row at either end. */
