@@ -70,6 +70,7 @@ static const char *bind(void *handle)
     }
     unsigned runtime = state.version()->cpu_runtime;
     state.threads = runtime == DNNL_RUNTIME_OMP;
+    state.dnnl.handle = handle;
     for (size_t i = 0; state.threads && i < sizeof openmp / sizeof *openmp; i++) {
         void *symbol = dlsym(handle, openmp[i].symbol);
         if (!symbol) return openmp[i].symbol;
@@ -89,7 +90,10 @@ static void open_library(void)
     state.set_jit_profiling_flags(0);
     const dnnl_version_t *v = state.version();
     snprintf(state.description, sizeof state.description, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    state.dnnl = (fb_dnnl){.library = state.library, .description = state.description};
+    state.dnnl.library = state.library;
+    state.dnnl.description = state.description;
+    state.dnnl.major = v->major;
+    state.dnnl.threads = state.threads;
 }
 
 const fb_dnnl *fb_dnnl_get(fb_error *err)

@@ -1,8 +1,10 @@
-/* oneDNN's product of floats, found when it is first asked for: beside the BLAS, since a library of another year knows
- * other processors. Debian's libdnnl2 has it. Everything here may be called from any thread. */
+/* oneDNN's products and convolutions of floats, found when they are first asked for: beside the BLAS, since a library of
+ * another year knows other processors, and since no BLAS has convolutions. Debian's libdnnl2 has them. Everything here may
+ * be called from any thread. */
 #ifndef FB_BASE_DNNL_H
 #define FB_BASE_DNNL_H
 
+#include "base/convolution.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -10,6 +12,9 @@
 typedef struct {
     const char *library;     /* the file the loader chose */
     const char *description; /* "oneDNN 2.6.3" */
+    void *handle;            /* the loader's, for what else is looked for in it */
+    int major;               /* version */
+    bool threads;            /* it has a pool of its own, OpenMP's */
 } fb_dnnl;
 
 /* The library, opened once for the process; NULL with FB_ERR_UNAVAILABLE and a sentence that says what was tried. */
@@ -18,5 +23,19 @@ const fb_dnnl *fb_dnnl_get(fb_error *err);
  * there is no library, or it takes the call not; then nothing is said of c. */
 bool fb_dnnl_sgemm(int trans_a, int trans_b, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
                    float *c, int ldc);
+
+/* ---- convolutions ---- */
+
+/* Is there a library with convolutions, of the version whose calls are known here (2)? */
+bool fb_dnnl_convolves(void);
+
+/* One convolution, made ready for one thread to call: its operands are laid out as the library likes them, in memory of
+ * its own. The caller frees it. */
+typedef struct fb_dnnl_convolution fb_dnnl_convolution;
+/* `threads` of the library's own take part. NULL where there is no library, or none of its kernels takes the call. */
+fb_dnnl_convolution *fb_dnnl_convolution_new(const fb_convolution *c, int threads);
+/* False where the library failed; then nothing is said of y. */
+bool fb_dnnl_convolution_run(fb_dnnl_convolution *c, const float *x, const float *w, float *y);
+void fb_dnnl_convolution_free(fb_dnnl_convolution *c);
 
 #endif

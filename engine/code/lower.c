@@ -402,7 +402,7 @@ static void set_operand(const fb_lowering *l, const fb_contraction *c, int arg, 
 /* A batch over one right-hand side whose left-hand rows follow each other is one tall matrix. */
 static void fold_batch(fb_gemm_call *c)
 {
-    if (c->batch == 1 || FB_MUTATE(16, c->b_batch != 0, false)) return;
+    if (c->batch == 1 || c->convolution.space || FB_MUTATE(16, c->b_batch != 0, false)) return;
     if (!fb_storage_is_one(c->batch, c->m, c->k, c->a_row, c->a_col, c->a_batch)) return;
     if (c->addend != FB_NONE && c->addend_batch != c->m * c->addend_row) return;
     c->m *= c->batch;
@@ -493,7 +493,7 @@ static void lay_out_operands(fb_lowering *l, const fb_contraction *c)
 {
     for (int arg = 0; arg < 2; arg++) {
         fb_id view = c->operand[arg];
-        l->laid[arg] = fb_library_lays_out(l->g, c->node, arg) ? view : FB_NONE;
+        l->laid[arg] = fb_library_lays_out(&l->machine, l->g, c->node, arg) ? view : FB_NONE;
         if (l->laid[arg] == FB_NONE) continue;
         l->elsewhere[arg] = l->buffer_of[view];
         if (arg && view == l->laid[0]) continue; /* one copy is both sides */
@@ -522,7 +522,9 @@ static void lower_library(fb_lowering *l, const fb_group *group, int number)
                          .n = c.columns,
                          .k = c.depth,
                          .batch = c.batch};
-    for (int arg = 0; arg < 2; arg++) set_operand(l, &c, arg, &call, &bases[arg]);
+    set_operand(l, &c, 0, &call, &bases[0]);
+    if (!fb_library_convolves(&l->machine, l->g, product, &call.convolution, &bases[1], &call.b_offset))
+        set_operand(l, &c, 1, &call, &bases[1]);
     call.c_row = call.n;
     call.c_batch = call.m * call.n;
     call.epilogue = call.bias = call.addend = FB_NONE;
@@ -685,6 +687,7 @@ static fb_hash hash_of(const fb_program *p)
         const int64_t addend[] = {c->addend, c->addend_offset, c->addend_row, c->addend_batch};
         fb_hasher_add(h, factors, sizeof factors);
         fb_hasher_add(h, addend, sizeof addend);
+        fb_program_add_convolution(h, &c->convolution);
     }
     for (int i = 0; i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
@@ -829,19 +832,25 @@ static bool can_be_lowered(const fb_plan *plan, fb_error *err)
                                g->nodes[fb_plan_group(plan, refused)->nodes[0]].name, refusal->text);
 }
 
-/* What is taken over goes to `eject`'s fields; NULL: nothing. apart: each kernel is launched by itself. */
-static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_ejection *eject, bool apart,
+/* As the plan says; each kernel launched by itself; with products alone from libraries. */
+typedef enum { LOWER_WHOLE, LOWER_APART, LOWER_PORTABLE } lower_how;
+
+/* What is taken over goes to `eject`'s fields; NULL: nothing. */
+static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_ejection *eject, lower_how how,
                          fb_error *err)
 {
+    bool apart = how == LOWER_APART;
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     if (!can_be_lowered(plan, err)) return NULL;
     fb_lowering l = {.plan = plan,
                      .g = g,
                      .target = target,
+                     .machine = *fb_planner_machine(fb_plan_planner(plan)),
                      .apart = apart,
                      .laid = {FB_NONE, FB_NONE},
                      .names = fb_names_new(),
                      .eject = eject ? *eject : (fb_ejection){.group = FB_NONE}};
+    if (how == LOWER_PORTABLE) l.machine.convolution.n = 0;
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
     *l.p = (fb_program){.arena = arena,
@@ -886,12 +895,17 @@ static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_
 
 fb_program *fb_lower(const fb_plan *plan, const fb_target *target, fb_error *err)
 {
-    return lower(plan, target, NULL, false, err);
+    return lower(plan, target, NULL, LOWER_WHOLE, err);
 }
 
 fb_program *fb_lower_apart(const fb_plan *plan, const fb_target *target, fb_error *err)
 {
-    return lower(plan, target, NULL, true, err);
+    return lower(plan, target, NULL, LOWER_APART, err);
+}
+
+fb_program *fb_lower_portable(const fb_plan *plan, const fb_target *target, fb_error *err)
+{
+    return lower(plan, target, NULL, LOWER_PORTABLE, err);
 }
 
 /* The kernel that a launch runs, or that follows its library call. */
@@ -908,7 +922,7 @@ bool fb_lower_eject(const fb_plan *plan, int group, const fb_target *target, con
     fb_arena *arena = fb_arena_new();
     fb_hash *interface = FB_NEW_ARRAY(arena, fb_hash, fb_plan_groups(plan));
     fb_program *p = lower(plan, target,
-                          &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, false, err);
+                          &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, LOWER_WHOLE, err);
     if (!p) {
         fb_arena_free(arena);
         return false;

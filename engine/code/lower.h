@@ -14,6 +14,10 @@ fb_program *fb_lower(const fb_plan *plan, const fb_target *target, fb_error *err
  * their stages here. What they store is told launch by launch (fb_launch's places). */
 fb_program *fb_lower_apart(const fb_plan *plan, const fb_target *target, fb_error *err);
 
+/* The same program for somewhere else: of libraries it asks for products alone, and what this device's library convolves
+ * is laid out for one. */
+fb_program *fb_lower_portable(const fb_plan *plan, const fb_target *target, fb_error *err);
+
 /* The kernel of one group alone, for the kernel pane: source text (arena-owned), the user's own where the group has it;
  * NULL for pure library calls. */
 const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_target *target, fb_arena *arena);

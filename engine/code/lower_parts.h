@@ -57,6 +57,7 @@ typedef struct {
     const fb_plan *plan;
     const fb_graph *g;
     const fb_target *target;
+    fb_machine machine; /* the plan's; for somewhere else, without what libraries do there */
     fb_program *p;
     int *buffer_of;    /* a node: the buffer that holds its value, FB_NONE */
     fb_window *window; /* a node */

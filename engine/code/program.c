@@ -186,6 +186,19 @@ int fb_program_first_kernel(const fb_program *p, int k)
     return p->kernels[k].shares ? p->kernels[k].shares - 1 : k;
 }
 
+void fb_program_add_convolution(fb_hasher *h, const fb_convolution *c)
+{
+    if (!c->space) return;
+    const int64_t facts[] = {c->space, c->batch, c->groups, c->in, c->out, c->x_batch, c->x_channel, c->w_out, c->w_in};
+    fb_hasher_add(h, facts, sizeof facts);
+    for (int d = 0; d < c->space; d++) {
+        const fb_convolution_dim *at = &c->dim[d];
+        const int64_t dim[] = {at->size,     at->kernel, at->places, at->stride, at->dilation,
+                               at->before, at->after,  at->x_step, at->w_step};
+        fb_hasher_add(h, dim, sizeof dim);
+    }
+}
+
 static void add_gemm(fb_hasher *h, const fb_gemm_call *c)
 {
     /* of the offsets their alignment alone, which decides what a library may choose */
@@ -213,6 +226,7 @@ static void add_gemm(fb_hasher *h, const fb_gemm_call *c)
     const int64_t addend[] = {c->addend_row, c->addend_batch, c->addend_offset % 16};
     if (c->scale != 1) fb_hasher_add(h, factors, sizeof factors);
     if (c->addend != FB_NONE) fb_hasher_add(h, addend, sizeof addend);
+    fb_program_add_convolution(h, &c->convolution);
 }
 
 fb_hash fb_program_launch_code(const fb_program *p, const fb_launch *l)
@@ -286,7 +300,8 @@ static void print_launch(void *ctx, int i, int depth)
         fb_str_addf(out, "%s = ", p->buffers[g->c].name);
         if (g->relu) fb_str_add(out, "relu of ");
         if (g->scale != 1) fb_str_addf(out, "%g ", g->scale);
-        fb_str_addf(out, "gemm(%s, %s)", p->buffers[g->a].name, p->buffers[g->b].name);
+        fb_str_addf(out, "%s(%s, %s)", g->convolution.space ? "convolution" : "gemm", p->buffers[g->a].name,
+                    p->buffers[g->b].name);
         if (g->addend != FB_NONE)
             fb_str_addf(out, " %c %s", g->addend_scale < 0 ? '-' : '+', p->buffers[g->addend].name);
         if (g->bias != FB_NONE) fb_str_addf(out, " + %s", p->buffers[g->bias].name);

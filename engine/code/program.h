@@ -4,6 +4,7 @@
 #define FB_CODE_PROGRAM_H
 
 #include "base/arena.h"
+#include "base/convolution.h"
 #include "base/hash.h"
 #include "base/str.h"
 #include "code/printer.h"
@@ -64,11 +65,14 @@ static inline int64_t fb_advance_at(fb_advance a, const int64_t *step) /* bytes 
     return a.bytes ? a.bytes * (a.every > 1 ? step[a.level] / a.every : step[a.level]) : 0;
 }
 
-/* A library contraction: C[b] = scale · A[b]·B[b], row-major with element strides; batch strides may be 0. */
+/* A library contraction: C[b] = scale · A[b]·B[b], row-major with element strides; batch strides may be 0. As a
+ * convolution it is A, the weights, with the windows of B, which is the tensor that they are windows of: then the strides
+ * are those of `convolution`, and those here of no use but C's. */
 typedef struct {
     fb_dtype dtype; /* of operands and result */
     fb_precision precision;
     int64_t m, n, k, batch;
+    fb_convolution convolution; /* space 0: a product */
     int64_t a_row, a_col, a_batch, b_row, b_col, b_batch, c_row, c_batch;
     int64_t a_offset, b_offset; /* elements */
     int a, b, c;                /* buffers */
@@ -183,6 +187,7 @@ fb_hash fb_program_launch_code(const fb_program *p, const fb_launch *l);
 fb_hash fb_program_kernel_code(const fb_kernel *k); /* the same of one kernel */
 /* Names what a library may choose an algorithm by: the call without its buffers and its epilogue. */
 fb_hash fb_program_gemm_code(const fb_gemm_call *c);
+void fb_program_add_convolution(fb_hasher *h, const fb_convolution *c); /* nothing where it is none */
 /* The first kernel of kernel k's translation unit: k itself as a rule. */
 int fb_program_first_kernel(const fb_program *p, int k);
 /* Several programs for one target, launch mode and way of copying as one, run one behind the other: kernels that do the

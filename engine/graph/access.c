@@ -119,11 +119,16 @@ static bool step(const fb_graph *g, fb_index_pool *p, fb_access *a)
     return true;
 }
 
-void fb_access_at(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords, fb_access *out)
+void fb_access_until(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords, fb_id until, fb_access *out)
 {
     *out = (fb_access){.base = node, .rank = shape_of(g, node)->rank};
     for (int d = 0; d < out->rank; d++) out->coords[d] = coords[d];
-    while (is_view(g, out->base) && step(g, p, out)) {}
+    while (out->base != until && is_view(g, out->base) && step(g, p, out)) {}
+}
+
+void fb_access_at(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords, fb_access *out)
+{
+    fb_access_until(g, p, node, coords, FB_NONE, out);
 }
 
 fb_ix fb_access_offset(const fb_graph *g, fb_index_pool *p, const fb_access *a)

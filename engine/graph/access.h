@@ -33,6 +33,8 @@ typedef struct {
 
 /* coords: one expression a dim of `node`. */
 void fb_access_at(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords, fb_access *out);
+/* … and no further down than to node `until`, which may be a view. */
+void fb_access_until(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords, fb_id until, fb_access *out);
 /* Element offset into the base's storage. */
 fb_ix fb_access_offset(const fb_graph *g, fb_index_pool *p, const fb_access *a);
 

@@ -539,6 +539,28 @@ int fb_ix_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int
     return add_divisors(p, e, var, out, 0, room);
 }
 
+/* What a quotient of quotients divides by in all. */
+static int64_t scale_of(const fb_index_pool *p, fb_ix e)
+{
+    const expr *x = at(p, e);
+    if (x->kind == DIV) return x->value * scale_of(p, x->x);
+    return x->kind == MOD ? scale_of(p, x->x) : 1;
+}
+
+int fb_ix_digits(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int n, int room)
+{
+    const expr *x = at(p, e);
+    if (!(x->vars & at(p, var)->vars)) return n;
+    if (x->kind == SUM)
+        for (int i = 0; i < x->n; i++) n = fb_ix_digits(p, (fb_ix)x->terms[i].of, var, out, n, room);
+    if (x->kind != DIV && x->kind != MOD) return n;
+    int64_t cut = x->kind == DIV ? scale_of(p, e) : x->value * scale_of(p, x->x);
+    bool known = n == room;
+    for (int i = 0; i < n; i++) known |= out[i] == cut;
+    if (!known) out[n++] = cut;
+    return fb_ix_digits(p, x->x, var, out, n, room);
+}
+
 int fb_ix_mixed(const fb_index_pool *p, fb_ix e, fb_ix a, fb_ix b, fb_ix *out, int n, int room)
 {
     const expr *x = at(p, e);

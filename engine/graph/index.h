@@ -41,6 +41,9 @@ int fb_ix_size(const fb_index_pool *p, fb_ix e);
 int64_t fb_ix_reach(const fb_index_pool *p, fb_ix e);
 /* By what e divides, in quotients and remainders that use `var`: each once, at most `room` of them; how many. */
 int fb_ix_divisors(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int room);
+/* Where e cuts `var` into digits: (var / 9) mod 3 has those of 9 and of 27. Those that are not in `out` yet follow its first
+ * n, at most `room` in all; how many there are then. */
+int fb_ix_digits(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *out, int n, int room);
 /* Quotients and remainders in e that use both variables: those that are not in `out` yet follow its first n, at most
  * `room` in all; how many there are then. */
 int fb_ix_mixed(const fb_index_pool *p, fb_ix e, fb_ix a, fb_ix b, fb_ix *out, int n, int room);

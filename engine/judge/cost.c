@@ -341,12 +341,12 @@ double fb_judge_working_set(const fb_graph *g)
 
 /* Operands that a library call has laid out: each a launch that writes what the call then reads. Returns the bytes that
  * these launches move, which the call waits for. */
-static double add_laid_out(const fb_graph *g, const fb_analysis *a, fb_group_cost *out)
+static double add_laid_out(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     fb_id product = a->nest ? a->nest->accumulator : FB_NONE;
     double moved = 0;
     for (int arg = 0; arg < 2 && product != FB_NONE; arg++) {
-        if (!fb_library_lays_out(g, product, arg)) continue;
+        if (!fb_library_lays_out(m, g, product, arg)) continue;
         fb_id operand = g->nodes[product].args[arg];
         int64_t bytes = fb_node_bytes(g, operand), of = fb_node_bytes(g, fb_access_base(g, operand));
         out->launches++;
@@ -368,7 +368,7 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
     for (int i = 0; i < a->facts.n_reads; i++) out->bytes_read += a->facts.reads[i].bytes;
     for (int i = 0; i < a->facts.n_writes; i++) out->bytes_written += a->facts.writes[i].bytes;
     if (!a->nest) facts_of_nodes(g, a, out);
-    double moved = add_laid_out(g, a, out), all = (double)(out->bytes_read + out->bytes_written);
+    double moved = add_laid_out(g, m, a, out), all = (double)(out->bytes_read + out->bytes_written);
     double before_us = moved > 0 ? fb_memory_among_us(m, moved, p->working_set) : 0;
     out->memory_us = fb_memory_among_us(m, fmax(all - moved, 0), p->working_set);
     out->compute_us = fb_judge_compute_us(g, m, a);

@@ -121,7 +121,7 @@ static double laying_out_us(const fb_graph *g, const fb_machine *m, fb_id contra
 {
     double us = 0;
     for (int arg = 0; arg < 2; arg++) {
-        if (!fb_library_lays_out(g, contraction, arg)) continue;
+        if (!fb_library_lays_out(m, g, contraction, arg)) continue;
         fb_arena *arena = fb_arena_new();
         fb_verdict why;
         fb_analysis copy = {.kernel = {.graph = g, .n_stored = 1, .stored = &g->nodes[contraction].args[arg]}};
@@ -131,6 +131,12 @@ static double laying_out_us(const fb_graph *g, const fb_machine *m, fb_id contra
         fb_arena_free(arena);
     }
     return us;
+}
+
+static double convolution_us(const fb_machine *m, const fb_convolution *c, fb_dtype dtype)
+{
+    double flops = fb_convolution_flops(c), us = fb_time_us(flops, fb_rate_at(&m->convolution, flops));
+    return m->target->grid ? us : us + fb_schedule_host_copies_us(m, c, dtype);
 }
 
 /* A product that leaves multiprocessors idle takes as long as a cube of its depth, unless the library splits its sums:
@@ -144,6 +150,11 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     double laid_us = laying_out_us(g, m, product);
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
+    fb_convolution convolution;
+    fb_id tensor;
+    int64_t first;
+    if (fb_library_convolves(m, g, product, &convolution, &tensor, &first))
+        return laid_us + convolution_us(m, &convolution, n->dtype) + rest_us(g, m, a);
     if (!m->target->grid) return laid_us + fb_schedule_host_product_us(g, m, product) + rest_us(g, m, a);
     double made_us = product_us(m, rates, flops), us = laid_us + made_us + more_bytes_us(g, m, n, flops, made_us);
     if (depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
@@ -168,8 +179,9 @@ static bool inside(const fb_kernel_nodes *k, fb_id id)
     return false;
 }
 
-/* `laid`: where it lies otherwise than the library takes it, it is laid out first. */
-static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, int number, bool laid, fb_verdict *why)
+/* `laid`: where it lies otherwise than the library takes it, it is laid out first; `convolves`: or read where it lies. */
+static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, int number, bool laid, bool convolves,
+                            fb_verdict *why)
 {
     const fb_graph *g = k->graph;
     fb_id arg = g->nodes[contraction].args[number];
@@ -181,7 +193,7 @@ static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, int num
         return false;
     }
     fb_operand_way way = fb_storage_operand(g, contraction, number, (int64_t[FB_MAX_RANK]){0});
-    if (way == FB_OPERAND_LIES || (way == FB_OPERAND_LAID_OUT && laid)) return true;
+    if (convolves || way == FB_OPERAND_LIES || (way == FB_OPERAND_LAID_OUT && laid)) return true;
     *why = fb_verdict_make(
         FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
         "`%s` reads `%s` through views that are no matrix of rows or columns at one stride, which is all "
@@ -216,8 +228,12 @@ static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, bool lai
             g->nodes[k->nodes[i]].name);
         return false;
     }
+    fb_convolution convolution;
+    fb_id tensor;
+    int64_t first;
+    bool convolves = laid && fb_library_convolves(m, g, product, &convolution, &tensor, &first);
     for (int arg = 0; arg < 2; arg++)
-        if (!library_operand(k, product, arg, laid, why)) return false;
+        if (!library_operand(k, product, arg, laid, convolves, why)) return false;
     fb_library_epilogue epilogue;
     return !m->target->library_epilogues || fb_library_epilogue_of(k, &epilogue, why);
 }

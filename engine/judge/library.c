@@ -123,7 +123,22 @@ bool fb_library_epilogue_of(const fb_kernel_nodes *k, fb_library_epilogue *out, 
     return true;
 }
 
-bool fb_library_lays_out(const fb_graph *g, fb_id product, int arg)
+bool fb_library_convolves(const fb_machine *m, const fb_graph *g, fb_id product, fb_convolution *out, fb_id *tensor,
+                          int64_t *first)
 {
-    return fb_storage_operand(g, product, arg, (int64_t[FB_MAX_RANK]){0}) == FB_OPERAND_LAID_OUT;
+    int64_t strides[FB_MAX_RANK];
+    fb_dtype dtype = g->nodes[product].dtype;
+    *out = (fb_convolution){0};
+    return m->convolution.n && (dtype == FB_F32 || fb_dtype_is_half(dtype)) &&
+           fb_storage_operand(g, product, 1, strides) != FB_OPERAND_LIES &&
+           fb_convolution_of(g, product, out, tensor, first);
+}
+
+bool fb_library_lays_out(const fb_machine *m, const fb_graph *g, fb_id product, int arg)
+{
+    fb_convolution unused;
+    fb_id tensor;
+    int64_t first;
+    return fb_storage_operand(g, product, arg, (int64_t[FB_MAX_RANK]){0}) == FB_OPERAND_LAID_OUT &&
+           !(arg == 1 && fb_library_convolves(m, g, product, &unused, &tensor, &first));
 }

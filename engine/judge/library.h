@@ -3,8 +3,10 @@
 #ifndef FB_JUDGE_LIBRARY_H
 #define FB_JUDGE_LIBRARY_H
 
+#include "graph/convolution.h"
 #include "graph/storage.h"
 #include "nest/nest.h"
+#include "target/machine.h"
 
 typedef struct {
     fb_id product; /* the contraction */
@@ -17,8 +19,12 @@ typedef struct {
     fb_id result; /* the node whose value the call stores */
 } fb_library_epilogue;
 
+/* Does the machine's library convolve, where the product's right operand is windows that do not lie as a matrix? Then it
+ * reads the tensor itself: *tensor, from element *first of its storage on. */
+bool fb_library_convolves(const fb_machine *m, const fb_graph *g, fb_id product, fb_convolution *out, fb_id *tensor,
+                          int64_t *first);
 /* Is operand `arg` laid out for the call (graph/storage.h)? */
-bool fb_library_lays_out(const fb_graph *g, fb_id product, int arg);
+bool fb_library_lays_out(const fb_machine *m, const fb_graph *g, fb_id product, int arg);
 
 /* Reads the group as such a call. False with a verdict that names the node the library cannot do, or the value that
  * would have to be stored half-way. */

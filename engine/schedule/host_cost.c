@@ -321,6 +321,13 @@ double fb_schedule_host_product_us(const fb_graph *g, const fb_machine *m, fb_id
     return us + packed_us(m, &p, n);
 }
 
+double fb_schedule_host_copies_us(const fb_machine *m, const fb_convolution *c, fb_dtype dtype)
+{
+    int64_t elements = fb_convolution_x(c) + fb_convolution_w(c) + fb_convolution_y(c);
+    int each = fb_dtype_size(dtype) + (int)sizeof(float); /* read and written; 16 bits are widened */
+    return fb_memory_us(m, (double)elements * each);
+}
+
 /* Cores that have no block wait for those that do, and of few rows each core packs all of the right operand. */
 double fb_schedule_host_chain_us(const fb_nest *nest, const fb_machine *m)
 {

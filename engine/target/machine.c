@@ -281,6 +281,7 @@ static json_t *guessed_to_json(const fb_machine *m)
     add_guessed(list, m, "copy_in", m->copy_in.n);
     add_guessed(list, m, "copy_out", m->copy_out.n);
     add_guessed(list, m, "gemm_tf32", m->gemm_tf32.n);
+    add_guessed(list, m, "convolution", m->convolution.n);
     for (int d = 0; d < FB_DTYPES; d++) {
         snprintf(key, sizeof key, "gemm.%s", fb_dtype_name((fb_dtype)d));
         add_guessed(list, m, key, m->gemm[d].n);
@@ -321,6 +322,7 @@ json_t *fb_machine_to_json(const fb_machine *m)
     json_object_set_new(o, "copy_in", curve_to_json(&m->copy_in));
     json_object_set_new(o, "copy_out", curve_to_json(&m->copy_out));
     json_object_set_new(o, "gemm_tf32", curve_to_json(&m->gemm_tf32));
+    if (m->convolution.n) json_object_set_new(o, "convolution", curve_to_json(&m->convolution));
     json_t *gemm = json_object(), *gflops = json_object(), *glanes = json_object();
     for (int d = 0; d < FB_DTYPES; d++) {
         const char *name = fb_dtype_name((fb_dtype)d);
@@ -398,6 +400,7 @@ bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err)
     if (!curve_from_json(&out.copy_cold, json_object_get(value, "copy_cold"), "copy_cold", err)) return false;
     if (!link_from_json(&out, value, err)) return false;
     if (!curve_from_json(&out.gemm_tf32, json_object_get(value, "gemm_tf32"), "gemm_tf32", err)) return false;
+    if (!curve_from_json(&out.convolution, json_object_get(value, "convolution"), "convolution", err)) return false;
     for (int d = 0; d < FB_DTYPES; d++) {
         const char *name = fb_dtype_name((fb_dtype)d);
         if (!curve_from_json(&out.gemm[d], json_object_get(json_object_get(value, "gemm"), name), "gemm", err))

@@ -42,6 +42,9 @@ typedef struct {
                                           the first byte is in it */
     fb_rate_curve gemm[FB_DTYPES];     /* GFLOP/s against FLOPs, per operand dtype */
     fb_rate_curve gemm_tf32;
+    /* GFLOP/s of a library's convolution of floats against FLOPs, without what it copies on the way; empty: there is no
+     * library for it, and windows are laid out for a product. */
+    fb_rate_curve convolution;
     double gflops[FB_DTYPES]; /* pointwise arithmetic */
     double gspecial;          /* exponentials in 1e9 a second (target/special.h says what others are beside them) */
     /* Of the host alone, in 1e9 a second: elements of rows that are summed up, and such rows; elements that do not lie

@@ -323,7 +323,7 @@ static bool add_torch(export_command *e, const fb_column *c, const fb_machine *m
     if (fb_graph_backward(c->graph, e->arena, &gradient, &why)) {
         planner = fb_planner_new(gradient.graph, m);
         plan = plan_backward(c, planner, &why);
-        program = plan ? fb_lower(plan, m->target, &why) : NULL;
+        program = plan ? fb_lower_portable(plan, m->target, &why) : NULL;
     }
     if (program) {
         backward.program = program;
@@ -354,7 +354,7 @@ static bool export_column(export_command *e, fb_error *err)
         return fb_fail(err, FB_ERR_USAGE, "%s: it is there already, and nothing is written over", folder);
     if (!c->plan) return fb_fail(err, FB_ERR_USAGE, "%s: the device generates its own code", c->text);
     const fb_machine *m = e->arch ? &e->machine : c->machine;
-    fb_program *p = fb_lower(c->plan, m->target, err);
+    fb_program *p = fb_lower_portable(c->plan, m->target, err);
     if (!p) return false;
     fb_export_job job = job_of(e, c, m);
     job.program = p;

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "device/host/parts.h"
+#include "schedule/host_cost.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -103,7 +104,8 @@ void fb_host_machine(fb_machine *m, fb_host_sgemm *sgemm)
     read_sgemm(kept, &chosen);
     if (sgemm) *sgemm = guessed_sgemm();
     if (kept && fb_machine_from_json(&known, json_object_get(kept, "machine"), NULL) &&
-        strcmp(known.name, m->name) == 0 && known.glane_steps > 0 && /* else from before that was measured */
+        strcmp(known.name, m->name) == 0 &&
+        known.glane_steps > 0 && (known.convolution.n > 0) == fb_dnnl_convolves() && /* else from before these were measured */
         strcmp(chosen.library, dnnl_here()) == 0) {
         *m = known;
         if (sgemm) *sgemm = chosen;
@@ -146,6 +148,8 @@ static void keep_calibration(const fb_machine *m, const fb_host_sgemm *sgemm, co
 
 /* ---- timing ---- */
 
+enum { CONVOLUTIONS = 3 };
+
 /* What is timed, as a place in a table; sizes, dtypes and libraries follow. */
 enum {
     TIME_LAUNCH,
@@ -161,7 +165,8 @@ enum {
     TIME_COPY_COLD = TIME_COPY_HOT + COPY_LAST + 1,
     TIME_COPY_ONE = TIME_COPY_COLD + COPY_LAST + 1,
     TIME_GEMM = TIME_COPY_ONE + COPY_LAST + 1, /* of each dtype so many sizes, with either library */
-    TIMES = TIME_GEMM + FB_DTYPES * 2 * GEMM_SIZES,
+    TIME_CONVOLUTION = TIME_GEMM + FB_DTYPES * 2 * GEMM_SIZES,
+    TIMES = TIME_CONVOLUTION + CONVOLUTIONS,
 };
 
 typedef struct {
@@ -484,6 +489,46 @@ static bool measure_thin(bench *b, fb_machine *m, fb_error *err)
     return true;
 }
 
+/* 3 × 3 windows of squares, as many channels out as in. */
+static fb_convolution square(int64_t channels, int64_t side)
+{
+    fb_convolution c = {.space = 2, .batch = 1, .groups = 1, .in = channels, .out = channels};
+    c.x_channel = side * side, c.x_batch = channels * c.x_channel;
+    c.w_in = 9, c.w_out = channels * c.w_in;
+    for (int d = 0; d < c.space; d++)
+        c.dim[d] = (fb_convolution_dim){.size = side,
+                                        .kernel = 3,
+                                        .places = side,
+                                        .stride = 1,
+                                        .dilation = 1,
+                                        .before = 1,
+                                        .after = 1,
+                                        .x_step = d ? 1 : side,
+                                        .w_step = d ? 1 : 3};
+    return c;
+}
+
+/* Of what they take, copies into blocks and out of them are none of the rate: others have more or less of these. */
+static bool measure_convolutions(bench *b, fb_machine *m, fb_error *err)
+{
+    static const struct {
+        int64_t channels, side;
+    } rows[CONVOLUTIONS] = {{16, 16}, {32, 32}, {64, 56}};
+    m->convolution = (fb_rate_curve){0};
+    for (int i = 0; i < CONVOLUTIONS && fb_dnnl_convolves(); i++) {
+        fb_gemm_call call =
+            fb_program_plain_gemm(FB_F32, rows[i].channels, rows[i].side * rows[i].side, 9 * rows[i].channels);
+        call.convolution = square(rows[i].channels, rows[i].side);
+        fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
+        if (!g) return false;
+        double us = time_hot(b, TIME_CONVOLUTION + i, do_gemm, g, 4000);
+        fb_host_gemm_free(g);
+        double flops = 2 * (double)call.m * (double)call.n * (double)call.k;
+        add_point(&m->convolution, flops, flops / fmax(us - fb_schedule_host_copies_us(m, &call.convolution, FB_F32), us / 4) * 1e-3);
+    }
+    return true;
+}
+
 static void add_choice(fb_host_sgemm *s, double flops, bool dnnl)
 {
     if (s->n == FB_RATE_POINTS) return;
@@ -548,7 +593,8 @@ static bool measure_all(bench *b, fb_machine *m, fb_rate_curve *one_core, fb_err
     measure_lanes(b, m);
     if (!step(b, "calibrating: copies", 0.2, err)) return false;
     measure_copies(b, m, one_core);
-    return step(b, "calibrating: contractions", 0.6, err) && measure_gemms(b, m, err);
+    return step(b, "calibrating: contractions", 0.6, err) && measure_gemms(b, m, err) &&
+           measure_convolutions(b, m, err);
 }
 
 /* ---- a busy machine ----
@@ -619,6 +665,7 @@ static void keep_best(fb_machine *m, const fb_machine *again)
     keep_faster(&m->copy_cold, &again->copy_cold);
     keep_faster(&m->copy_in, &again->copy_in);
     m->copy_out = m->copy_in;
+    keep_faster(&m->convolution, &again->convolution);
     for (int d = 0; d < FB_DTYPES; d++) {
         m->gflops[d] = fmax(m->gflops[d], again->gflops[d]);
         m->glanes[d] = fmax(m->glanes[d], again->glanes[d]);

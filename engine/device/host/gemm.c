@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum { HOW_MATRIX, HOW_VECTOR, HOW_LOOP } how;
+typedef enum { HOW_MATRIX, HOW_VECTOR, HOW_LOOP, HOW_CONVOLUTION } how;
 
 /* One operand as BLAS sees it. */
 typedef struct {
@@ -42,6 +42,7 @@ struct fb_host_gemm {
     int64_t block_rows, block_cols, row_blocks, col_blocks;
     bool epilogue_after; /* blocks are no whole rows: the epilogue runs when all are done */
     share *shares;       /* a thread of the team */
+    fb_host_convolution *convolution;
     /* 16-bit operands: float copies of a, b, c, with the same strides; `before`: of them, elements in front of the
      * first one, where a stride is negative */
     float *wide[3];
@@ -192,12 +193,12 @@ static void choose_blocks(fb_host_gemm *g)
 
 /* ---- making one ---- */
 
-/* Room for what is touched of an operand. */
-static void widen(fb_host_gemm *g, int i, const int64_t extent[3], const int64_t stride[3])
+/* Room for what is touched of an operand of n dims. */
+static void widen(fb_host_gemm *g, int i, int n, const int64_t *extent, const int64_t *stride)
 {
     int64_t least = 0, most = 0;
     bool none = false;
-    for (int d = 0; d < 3; d++) {
+    for (int d = 0; d < n; d++) {
         none |= !extent[d];
         int64_t reach = (extent[d] - 1) * stride[d];
         *(reach < 0 ? &least : &most) += reach;
@@ -210,9 +211,23 @@ static void widen(fb_host_gemm *g, int i, const int64_t extent[3], const int64_t
 static void make_wide(fb_host_gemm *g)
 {
     const fb_gemm_call *c = &g->call;
-    widen(g, 0, (int64_t[]){c->batch, c->m, c->k}, (int64_t[]){c->a_batch, c->a_row, c->a_col});
-    widen(g, 1, (int64_t[]){c->batch, c->k, c->n}, (int64_t[]){c->b_batch, c->b_row, c->b_col});
-    widen(g, 2, (int64_t[]){c->batch, c->m, c->n}, (int64_t[]){c->c_batch, c->c_row, 1});
+    widen(g, 2, 3, (int64_t[]){c->batch, c->m, c->n}, (int64_t[]){c->c_batch, c->c_row, 1});
+    if (g->convolution) {
+        int64_t x[2 + FB_CONVOLUTION_SPACE], x_step[2 + FB_CONVOLUTION_SPACE], w[2 + FB_CONVOLUTION_SPACE],
+            w_step[2 + FB_CONVOLUTION_SPACE];
+        const fb_convolution *v = &c->convolution;
+        x[0] = v->batch, x_step[0] = v->x_batch, x[1] = v->groups * v->in, x_step[1] = v->x_channel;
+        w[0] = v->groups * v->out, w_step[0] = v->w_out, w[1] = v->in, w_step[1] = v->w_in;
+        for (int d = 0; d < v->space; d++) {
+            x[2 + d] = v->dim[d].size, x_step[2 + d] = v->dim[d].x_step;
+            w[2 + d] = v->dim[d].kernel, w_step[2 + d] = v->dim[d].w_step;
+        }
+        widen(g, 0, 2 + v->space, w, w_step);
+        widen(g, 1, 2 + v->space, x, x_step);
+        return;
+    }
+    widen(g, 0, 3, (int64_t[]){c->batch, c->m, c->k}, (int64_t[]){c->a_batch, c->a_row, c->a_col});
+    widen(g, 1, 3, (int64_t[]){c->batch, c->k, c->n}, (int64_t[]){c->b_batch, c->b_row, c->b_col});
 }
 
 fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_entry epilogue, fb_error *err)
@@ -231,8 +246,14 @@ fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_ent
     g->call = *call;
     g->epilogue = epilogue;
     g->shares = fb_calloc((size_t)h->rt.threads, sizeof *g->shares);
-    choose_how(g, true);
-    choose_blocks(g);
+    if (call->convolution.space) {
+        g->how = HOW_CONVOLUTION;
+        g->epilogue_after = true;
+        g->convolution = fb_host_convolution_new(&call->convolution, &h->rt);
+    } else {
+        choose_how(g, true);
+        choose_blocks(g);
+    }
     if (fb_dtype_is_half(call->dtype)) make_wide(g);
     return g;
 }
@@ -241,6 +262,7 @@ void fb_host_gemm_free(fb_host_gemm *g)
 {
     if (!g) return;
     for (int i = 0; i < 3; i++) fb_free(g->wide[i]);
+    fb_host_convolution_free(g->convolution);
     fb_free(g->shares);
     fb_free(g);
 }
@@ -400,6 +422,31 @@ static void widen_part(void *ctx, int index, int count)
         convert(g->wide[i], w->from[i], g->extent[i] * index / count, g->extent[i] * (index + 1) / count);
 }
 
+static void narrow_part(void *ctx, int index, int count)
+{
+    const gemm_run *r = ctx;
+    const fb_host_runtime *rt = &r->g->host->rt;
+    int64_t n = r->g->extent[2];
+    (r->g->call.dtype == FB_F16 ? rt->narrow_f16 : rt->narrow_bf16)(r->half_c, r->g->wide[2], n * index / count,
+                                                                    n * (index + 1) / count);
+}
+
+static void multiply(gemm_run *r)
+{
+    fb_host_gemm *g = r->g;
+    int64_t tasks = g->row_blocks * g->col_blocks * g->call.batch;
+    if (g->how == HOW_CONVOLUTION) {
+        fb_host_convolution_run(g->convolution, (const float *)r->b, (const float *)r->a, (float *)r->c);
+        if (r->half_c) g->host->rt.team(narrow_part, r);
+        return;
+    }
+    share_out(g, tasks);
+    if (tasks > 1)
+        g->host->rt.team(run_part, r);
+    else if (tasks)
+        run_one(r, 0);
+}
+
 void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, void *const *args)
 {
     const fb_gemm_call *call = &g->call;
@@ -415,12 +462,7 @@ void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, vo
         r.c = (char *)g->wide[2];
         r.half_c = c;
     }
-    int64_t tasks = g->row_blocks * g->col_blocks * call->batch;
-    share_out(g, tasks);
-    if (tasks > 1)
-        g->host->rt.team(run_part, &r);
-    else if (tasks)
-        run_one(&r, 0);
+    multiply(&r);
     if (!g->epilogue || !g->epilogue_after) return;
     g->epilogue(&(fb_host_args){.buffers = args, .first = 0, .last = call->batch * (g->turned ? 1 : call->m)});
 }

@@ -62,6 +62,7 @@ void fb_host_system(fb_machine *m)
     int64_t second = cache_bytes(2), third = cache_bytes(3);
     if (second) m->shared_bytes = second;
     if (third || second) m->cache_bytes = third ? third : second;
+    if (fb_dnnl_convolves()) m->convolution = m->gemm[FB_F32]; /* until it is measured */
 }
 
 /* ---- fusebox devices ---- */

@@ -4,6 +4,7 @@
  *     copy.c       feeds and receives, beside or between the kernels
  *     cc.c         C text → shared object → dlopen, through the cache
  *     gemm.c       library contractions in blocks, with their epilogues
+ *     convolution.c  … and convolutions
  *     calibrate.c  what fb_machine holds of this processor
  *     places.c     where buffers lie
  *     list.c       what `fusebox devices` says of it
@@ -141,6 +142,15 @@ fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_ent
 void fb_host_gemm_free(fb_host_gemm *g);
 /* a, b, c: the buffers' bytes. `args`: the epilogue's pointers. */
 void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, void *const *args);
+
+/* ---- convolutions ---- */
+
+typedef struct fb_host_convolution fb_host_convolution;
+
+/* Both are borrowed. */
+fb_host_convolution *fb_host_convolution_new(const fb_convolution *call, const fb_host_runtime *rt);
+void fb_host_convolution_free(fb_host_convolution *c);
+void fb_host_convolution_run(fb_host_convolution *c, const float *x, const float *w, float *y);
 
 /* ---- products of chains ---- */
 
