@@ -12,8 +12,8 @@
 
 enum { FB_CONVOLUTION_SPACE = 3 };
 
-/* Along one dimension of space. `after` zeros follow x, so that the last window just ends there; with `before` they are
- * what libraries call padding. Never less than 0. */
+/* Along one dimension of space. `before` and `after` are what libraries call padding: never less than 0, and such that one
+ * place more would be one too many. */
 typedef struct {
     int64_t size, kernel, places;
     int64_t stride, dilation;

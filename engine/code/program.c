@@ -34,6 +34,36 @@ fb_gemm_call fb_program_plain_gemm(fb_dtype dtype, int64_t m, int64_t n, int64_t
                           .addend = FB_NONE};
 }
 
+fb_gemm_call fb_program_plain_convolution(fb_dtype dtype, int64_t batch, int64_t channels, int64_t side)
+{
+    enum { KERNEL = 3, TAPS = KERNEL * KERNEL };
+    int64_t places = side * side;
+    fb_gemm_call call = fb_program_plain_gemm(dtype, channels, places, TAPS * channels);
+    fb_convolution *c = &call.convolution;
+    call.batch = batch;
+    call.c_batch = channels * places;
+    *c = (fb_convolution){.space = 2,
+                          .batch = batch,
+                          .groups = 1,
+                          .in = channels,
+                          .out = channels,
+                          .x_batch = channels * places,
+                          .x_channel = places,
+                          .w_out = channels * TAPS,
+                          .w_in = TAPS};
+    for (int d = 0; d < c->space; d++)
+        c->dim[d] = (fb_convolution_dim){.size = side,
+                                         .kernel = KERNEL,
+                                         .places = side,
+                                         .stride = 1,
+                                         .dilation = 1,
+                                         .before = 1,
+                                         .after = 1,
+                                         .x_step = d ? 1 : side,
+                                         .w_step = d ? 1 : KERNEL};
+    return call;
+}
+
 void fb_program_kernel_unit(const fb_target *t, const fb_kernel *k, fb_str *out)
 {
     if (k->merged) fb_str_add(out, "#define FB_STAGES 1\n");

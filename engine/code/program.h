@@ -89,6 +89,8 @@ typedef struct {
 } fb_gemm_call;
 /* One product of matrices whose rows follow each other, and nothing else; its buffers are yet to be named. */
 fb_gemm_call fb_program_plain_gemm(fb_dtype dtype, int64_t m, int64_t n, int64_t k);
+/* The same as a convolution: 3 × 3 windows of squares, padded to as many, and as many channels out as in. */
+fb_gemm_call fb_program_plain_convolution(fb_dtype dtype, int64_t batch, int64_t channels, int64_t side);
 
 enum { FB_MAX_REPEATS = 16 }; /* that nest */
 

@@ -3,6 +3,8 @@
  * their order (plan/grow.c), so that our legality is asked for everything. */
 #include "decide/decide.h"
 
+#include "judge/library.h"
+
 #include <stdlib.h>
 
 void fb_decide_mark_recomputed(fb_plan *plan, fb_id node)
@@ -302,6 +304,27 @@ fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use)
     fb_free(w.stored);
     fb_free(w.step_of);
     return w.plan;
+}
+
+void fb_decide_convolutions(fb_plan *plan)
+{
+    const fb_planner *p = plan->planner;
+    fb_convolution call;
+    fb_id tensor;
+    int64_t first;
+    for (fb_id i = 0; i < p->g->n_nodes; i++) {
+        fb_id slot = plan->owner[i];
+        if (slot == FB_NONE || plan->slot[slot].n != 1 || fb_node_class(p->g, i) != FB_CLASS_CONTRACTION) continue;
+        if (plan->slot[slot].choice != FB_CHOICE_AUTO ||
+            !fb_library_convolves(&p->machine, p->g, i, &call, &tensor, &first))
+            continue;
+        plan->slot[slot].choice = FB_CHOICE_LIBRARY;
+        fb_slots_forget(plan, slot);
+        if (fb_slots_analysis(plan, slot)->accepted) continue;
+        plan->slot[slot].choice = FB_CHOICE_AUTO;
+        fb_slots_forget(plan, slot);
+    }
+    fb_plan_touch(plan);
 }
 
 /* ---- for presets that decide about groups ---- */

@@ -51,6 +51,9 @@ void fb_step_unable(fb_decider *d, int step, const char *verdict, ...) __attribu
 typedef enum { FB_LIBRARY_FREE, FB_LIBRARY_KEEP, FB_LIBRARY_WEIGH } fb_library_use;
 /* The plan of what was taken. */
 fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use);
+/* For compilers that leave convolutions to a library: those that are kernels by themselves are calls of the device's, where
+ * it has one. */
+void fb_decide_convolutions(fb_plan *plan);
 void fb_steps_set_kernels(fb_steps *s, int n);
 
 /* Marks as recomputed in place; the caller orders (fb_order_all) and judges afterwards. */

@@ -1023,5 +1023,6 @@ fb_plan *fb_inductor_plan(fb_decider *d)
         if (t->what.kind != FB_STEP_CALL || !t->n_nodes || fb_decide_try_joined(plan, t->nodes, t->n_nodes)) continue;
         fb_step_unable(d, t->step, "no kernel here holds all %d nodes of the call", t->n_nodes);
     }
+    fb_decide_convolutions(plan);
     return plan;
 }

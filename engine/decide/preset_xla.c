@@ -773,5 +773,7 @@ static void decide_all(fb_decider *d)
 fb_plan *fb_xla_plan(fb_decider *d)
 {
     decide_all(d);
-    return fb_decisions_apply(d, FB_LIBRARY_KEEP);
+    fb_plan *plan = fb_decisions_apply(d, FB_LIBRARY_KEEP);
+    fb_decide_convolutions(plan);
+    return plan;
 }

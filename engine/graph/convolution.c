@@ -156,8 +156,9 @@ static bool read_space(windows *w, int d, bool step_used[], bool place_used[], i
     }
     out->before = begin < 0 ? -begin : 0;
     int64_t end = (out->places - 1) * stride + (out->kernel - 1) * dilation + 1;
-    out->after = end - out->before - out->size;
-    if (out->after < 0) out->size += out->after, out->after = 0;
+    int64_t over = out->before + out->size - end; /* what no window reaches; of less than a step libraries know by themselves */
+    out->after = over < 0 ? -over : 0;
+    if (over >= stride) out->size -= over / stride * stride;
     return out->size > 0 && ((!out->before && !out->after) || guarded(w, d));
 }
 

@@ -133,10 +133,12 @@ static double laying_out_us(const fb_graph *g, const fb_machine *m, fb_id contra
     return us;
 }
 
-static double convolution_us(const fb_machine *m, const fb_convolution *c, fb_dtype dtype)
+static double convolution_us(const fb_machine *m, const fb_convolution *c, const fb_rate_curve *rates, fb_dtype dtype)
 {
     double flops = fb_convolution_flops(c), us = fb_time_us(flops, fb_rate_at(&m->convolution, flops));
-    return m->target->grid ? us : us + fb_schedule_host_copies_us(m, c, dtype);
+    if (!m->target->grid) return us + fb_schedule_host_copies_us(m, c, dtype);
+    /* in 16 bits and tf32 as much faster as products are */
+    return us * fb_rate_at(&m->gemm[FB_F32], flops) / fb_rate_at(rates, flops);
 }
 
 /* A product that leaves multiprocessors idle takes as long as a cube of its depth, unless the library splits its sums:
@@ -154,7 +156,7 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     fb_id tensor;
     int64_t first;
     if (fb_library_convolves(m, g, product, &convolution, &tensor, &first))
-        return laid_us + convolution_us(m, &convolution, n->dtype) + rest_us(g, m, a);
+        return laid_us + convolution_us(m, &convolution, rates, n->dtype) + rest_us(g, m, a);
     if (!m->target->grid) return laid_us + fb_schedule_host_product_us(g, m, product) + rest_us(g, m, a);
     double made_us = product_us(m, rates, flops), us = laid_us + made_us + more_bytes_us(g, m, n, flops, made_us);
     if (depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
@@ -235,6 +237,12 @@ static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, bool lai
     for (int arg = 0; arg < 2; arg++)
         if (!library_operand(k, product, arg, laid, convolves, why)) return false;
     fb_library_epilogue epilogue;
+    if (convolves && m->target->library_epilogues && k->n_nodes > 1) {
+        fb_id other = k->nodes[k->nodes[0] == product ? 1 : 0];
+        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                               "cuDNN convolves and does nothing else here: `%s` is another kernel", g->nodes[other].name);
+        return false;
+    }
     return !m->target->library_epilogues || fb_library_epilogue_of(k, &epilogue, why);
 }
 

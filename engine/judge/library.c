@@ -123,15 +123,34 @@ bool fb_library_epilogue_of(const fb_kernel_nodes *k, fb_library_epilogue *out, 
     return true;
 }
 
+/* cuDNN's kernels read tensors whose channels, or whose rows, lie side by side and densely. */
+static bool is_dense(const fb_convolution *c)
+{
+    int64_t rows = 1, pixels = c->groups * c->in, w = 1;
+    bool by_rows = true, by_pixels = c->x_channel == 1 && pixels > 1, weights = true;
+    for (int d = c->space - 1; d >= 0; d--) {
+        const fb_convolution_dim *at = &c->dim[d];
+        by_rows &= at->size == 1 || at->x_step == rows;
+        by_pixels &= at->size == 1 || at->x_step == pixels;
+        weights &= at->kernel == 1 || at->w_step == w;
+        rows *= at->size, pixels *= at->size, w *= at->kernel;
+    }
+    by_rows &= pixels == 1 || c->groups * c->in == 1 || c->x_channel == rows;
+    weights &= (c->in == 1 || c->w_in == w) && (c->groups * c->out == 1 || c->w_out == c->in * w);
+    return weights && (by_rows || by_pixels) && (c->batch == 1 || c->x_batch >= pixels);
+}
+
 bool fb_library_convolves(const fb_machine *m, const fb_graph *g, fb_id product, fb_convolution *out, fb_id *tensor,
                           int64_t *first)
 {
     int64_t strides[FB_MAX_RANK];
     fb_dtype dtype = g->nodes[product].dtype;
     *out = (fb_convolution){0};
-    return m->convolution.n && (dtype == FB_F32 || fb_dtype_is_half(dtype)) &&
-           fb_storage_operand(g, product, 1, strides) != FB_OPERAND_LIES &&
-           fb_convolution_of(g, product, out, tensor, first);
+    bool convolves = m->convolution.n && (dtype == FB_F32 || fb_dtype_is_half(dtype)) &&
+                     fb_storage_operand(g, product, 1, strides) != FB_OPERAND_LIES &&
+                     fb_convolution_of(g, product, out, tensor, first) && (!m->target->grid || is_dense(out));
+    if (!convolves) *out = (fb_convolution){0};
+    return convolves;
 }
 
 bool fb_library_lays_out(const fb_machine *m, const fb_graph *g, fb_id product, int arg)

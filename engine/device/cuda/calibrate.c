@@ -267,6 +267,31 @@ static bool measure_gemms(bench *b, fb_error *err)
     return !b->d->blas || measure_gemm(b, FB_F32, FB_PRECISION_TF32, &m->gemm_tf32, err);
 }
 
+/* A library that does not start here leaves none; its kernels that are too large for what is there, those of before. */
+static bool measure_convolutions(bench *b, fb_error *err)
+{
+    static const struct {
+        int64_t batch, channels, side;
+    } rows[] = {{1, 64, 28}, {4, 128, 28}, {16, 256, 56}};
+    fb_machine *m = &b->d->machine;
+    m->convolution.n = 0;
+    if (!fb_cuda_convolution_open(b->d, NULL)) return true;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fb_gemm_call call = fb_program_plain_convolution(FB_F32, rows[i].batch, rows[i].channels, rows[i].side);
+        if ((size_t)fb_convolution_x(&call.convolution) * sizeof(float) > b->bytes / 4) break;
+        fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
+        const fb_cuda_gemm_args at = gemm_places(b);
+        double us = 0;
+        bool good = g && fb_cuda_gemm_choose(b->d, g, &at, err) && time_graph(b, issue_gemm, g, i ? 4 : 20, &us, err);
+        fb_cuda_gemm_free(b->d, g);
+        if (!good) return false;
+        double flops = fb_convolution_flops(&call.convolution);
+        m->convolution.size[m->convolution.n] = flops;
+        m->convolution.rate[m->convolution.n++] = flops / fmax(us - b->graph_each, 0.2) * 1e-3;
+    }
+    return true;
+}
+
 static bool open_bench(bench *b, fb_error *err)
 {
     fb_cuda_device *d = b->d;
@@ -309,6 +334,10 @@ bool fb_cuda_calibration_read(fb_machine *machine, int driver_version, bool prod
                 strcmp(m.name, machine->name) == 0 && /* not another's */
                 (isfinite(m.call_us) || !products);   /* nor from before that was measured */
     if (good) *machine = m;
+    if (!fb_cuda_get(FB_CUDA_DNN, NULL))
+        machine->convolution.n = 0;
+    else if (!machine->convolution.n)
+        machine->convolution = machine->gemm[FB_F32]; /* until it is measured */
     json_decref(value);
     fb_free(text);
     return good;
@@ -340,7 +369,8 @@ bool fb_cuda_calibrate(fb_device *base, const fb_progress *progress, fb_error *e
                 measure_call(&b, err) && step(progress, "calibrating: copies", 0.2, err) &&
                 measure_copies(&b, &m->copy_hot, false, err) && measure_copies(&b, &m->copy_cold, true, err) &&
                 measure_links(&b, err) && step(progress, "calibrating: arithmetic", 0.6, err) &&
-                measure_math(&b, err) && step(progress, "calibrating: products", 0.7, err) && measure_gemms(&b, err);
+                measure_math(&b, err) && step(progress, "calibrating: products", 0.7, err) && measure_gemms(&b, err) &&
+                measure_convolutions(&b, err);
     if (b.memory) b.d->f->cuMemFree(b.memory);
     if (b.module) b.d->f->cuModuleUnload(b.module);
     if (!good) {

@@ -141,6 +141,7 @@ static void cuda_close(fb_device *base)
     if (d->digest_module) d->f->cuModuleUnload(d->digest_module);
     if (d->workspace) d->f->cuMemFree(d->workspace);
     if (d->blas) d->f->cublasLtDestroy(d->blas);
+    fb_cuda_convolution_close(d);
     CUstream streams[] = {d->stream, d->stream_in, d->stream_out};
     for (int i = 0; i < 3; i++)
         if (streams[i]) d->f->cuStreamDestroy(streams[i]);

@@ -1,4 +1,4 @@
-/* Contractions through cuBLASLt. fusebox is row-major and cuBLASLt column-major, so C = A·B is asked for as Cᵀ = Bᵀ·Aᵀ:
+/* Contractions through cuBLASLt, or cuDNN where they are convolutions. fusebox is row-major and cuBLASLt column-major, so C = A·B is asked for as Cᵀ = Bᵀ·Aᵀ:
  * the operands change places and nothing is copied; a stride of 1 in the other dimension is a transpose. */
 #include "device/cuda/parts.h"
 
@@ -17,7 +17,8 @@ struct fb_cuda_gemm {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t left, right, result; /* B, A and C of the row-major call */
     cublasLtMatrixLayout_t addend;              /* NULL: none */
-    cublasLtMatmulAlgo_t algo;
+    fb_cuda_convolution *convolution; /* NULL: it is a product */
+    int which;                        /* of the proposals is taken */
     int n_proposed; /* what the library thinks best, the best first: a guess, from a table of its own */
     cublasLtMatmulHeuristicResult_t proposed[8];
 };
@@ -127,13 +128,21 @@ static bool propose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     d->f->cublasLtMatmulPreferenceDestroy(wish);
     if (status != CUBLAS_STATUS_SUCCESS || g->n_proposed == 0)
         return failed(err, status, "no algorithm for this product");
-    g->algo = g->proposed[0].algo;
     return true;
+}
+
+static bool make(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
+{
+    const fb_gemm_call *c = &g->call;
+    if (!c->m || !c->n || !c->k || !c->batch) return true;
+    if (!c->convolution.space) return describe(d, g, err) && propose(d, g, err);
+    g->convolution = fb_cuda_convolution_new(d, c, &g->n_proposed, err);
+    return g->convolution != NULL;
 }
 
 fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_error *err)
 {
-    if (!d->blas) {
+    if (!d->blas && !call->convolution.space) {
         fb_cuda_get(FB_CUDA_BLASLT, err);
         return NULL;
     }
@@ -143,7 +152,7 @@ fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_e
     }
     fb_cuda_gemm *g = fb_calloc(1, sizeof *g);
     g->call = *call;
-    if (call->m && call->n && call->k && call->batch && (!describe(d, g, err) || !propose(d, g, err))) {
+    if (!make(d, g, err)) {
         fb_cuda_gemm_free(d, g);
         return NULL;
     }
@@ -158,6 +167,7 @@ void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g)
     if (g->right) d->f->cublasLtMatrixLayoutDestroy(g->right);
     if (g->result) d->f->cublasLtMatrixLayoutDestroy(g->result);
     if (g->addend) d->f->cublasLtMatrixLayoutDestroy(g->addend);
+    fb_cuda_convolution_free(d, g->convolution);
     fb_free(g);
 }
 
@@ -170,6 +180,9 @@ bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_arg
         CUresult zeroed = d->f->cuMemsetD8Async(at->c, 0, (size_t)(call->batch * call->m * call->n) * size, d->stream);
         return zeroed == CUDA_SUCCESS ? true : fb_cuda_fail(err, zeroed, "clearing a product over nothing");
     }
+    if (g->convolution)
+        return fb_cuda_convolution_run(d, g->convolution, g->which, at->b + (size_t)call->b_offset * size,
+                                       at->a + (size_t)call->a_offset * size, at->c, err);
     if (call->bias != FB_NONE) {
         const void *from = (const void *)(at->bias + (size_t)call->bias_offset * size);
         d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &from, sizeof from);
@@ -183,7 +196,7 @@ bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_arg
     cublasStatus_t status = d->f->cublasLtMatmul(
         d->blas, g->desc, f64 ? (const void *)&alpha64 : &alpha, (const void *)(at->b + (size_t)call->b_offset * size),
         g->left, (const void *)(at->a + (size_t)call->a_offset * size), g->right, f64 ? (const void *)&beta64 : &beta,
-        addend, g->addend ? g->addend : g->result, (void *)at->c, g->result, &g->algo, (void *)d->workspace,
+        addend, g->addend ? g->addend : g->result, (void *)at->c, g->result, &g->proposed[g->which].algo, (void *)d->workspace,
         FB_CUDA_WORKSPACE, (cudaStream_t)d->stream);
     return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "multiplying");
 }
@@ -225,7 +238,7 @@ static bool find_fastest(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_
     *fastest = 0;
     for (int i = 0; i < g->n_proposed; i++) {
         double us;
-        g->algo = g->proposed[i].algo;
+        g->which = i;
         if (!try_alone(&t, &alone, err)) {
             if (i == 0) return false;
             continue; /* the first one runs */
@@ -241,7 +254,7 @@ static bool find_fastest(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_
 /* ---- choices made before, by this process or another ---- */
 
 /* A choice holds for one version of the library, on one kind of GPU. */
-static bool choice_path(const fb_cuda_device *d, fb_hash product, char *to, size_t room)
+static bool choice_path(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_hash product, char *to, size_t room)
 {
     char dir[3900], hex[33];
     if (!fb_cache_dir(FB_CUDA_CHOICES, dir, sizeof dir, NULL)) return false;
@@ -249,7 +262,8 @@ static bool choice_path(const fb_cuda_device *d, fb_hash product, char *to, size
     fb_hasher_add(h, &product, sizeof product);
     fb_hasher_add_text(h, d->machine.name);
     fb_hasher_add_i64(h, d->driver_version);
-    fb_hasher_add_i64(h, (int64_t)d->f->cublasLtGetVersion());
+    bool convolution = g->call.convolution.space;
+    fb_hasher_add_i64(h, (int64_t)(convolution ? d->f->cudnnGetVersion() : d->f->cublasLtGetVersion()));
     snprintf(to, room, "%s/%s.choice", dir, fb_hash_hex(fb_hasher_end(h), hex));
     return true;
 }
@@ -262,7 +276,7 @@ static int choice_on_disk(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_has
     char path[4096];
     size_t n = 0;
     int which = 0, of = 0, end = 0;
-    if (!choice_path(d, product, path, sizeof path)) return FB_NONE;
+    if (!choice_path(d, g, product, path, sizeof path)) return FB_NONE;
     char *text = fb_checked_read(path, fb_file_name(path), MOST_BYTES, &n);
     bool good = text && sscanf(text, "%d of %d\n%n", &which, &of, &end) == 2 && (size_t)end == n && which >= 1 &&
                 which <= of && of == g->n_proposed;
@@ -275,7 +289,7 @@ static void keep(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_hash product
 {
     enum { MOST_BYTES = 16 << 20 };
     char path[4096], dir[3900], text[32];
-    if (!choice_path(d, product, path, sizeof path)) return;
+    if (!choice_path(d, g, product, path, sizeof path)) return;
     snprintf(text, sizeof text, "%d of %d\n", which + 1, g->n_proposed);
     fb_checked_write(path, fb_file_name(path), text, strlen(text), NULL); /* what is not kept is timed again */
     if (d->choices.n == 0 && fb_cache_dir(FB_CUDA_CHOICES, dir, sizeof dir, NULL)) fb_cache_trim(dir, MOST_BYTES);
@@ -283,22 +297,29 @@ static void keep(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_hash product
 
 static void take(fb_cuda_device *d, fb_cuda_gemm *g, fb_hash product, int which)
 {
-    g->algo = g->proposed[which].algo;
-    FB_VEC_PUSH(&d->choices, (fb_cuda_choice){product, g->algo});
+    g->which = which;
+    FB_VEC_PUSH(&d->choices, (fb_cuda_choice){product, which});
 }
 
-bool fb_cuda_gemm_recall(fb_cuda_device *d, fb_cuda_gemm *g)
+static bool recall(fb_cuda_device *d, fb_cuda_gemm *g)
 {
     if (g->n_proposed < 2) return true;
     fb_hash product = fb_program_gemm_code(&g->call);
     for (int i = 0; i < d->choices.n; i++) {
         if (!fb_hash_equal(d->choices.at[i].product, product)) continue;
-        g->algo = d->choices.at[i].algo;
+        g->which = d->choices.at[i].which;
         return true;
     }
     int which = choice_on_disk(d, g, product);
     if (which != FB_NONE) take(d, g, product, which);
     return which != FB_NONE;
+}
+
+bool fb_cuda_gemm_recall(fb_cuda_device *d, fb_cuda_gemm *g)
+{
+    bool known = recall(d, g);
+    if (known && g->convolution) fb_cuda_convolution_settle(d, g->convolution, g->which);
+    return known;
 }
 
 bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)

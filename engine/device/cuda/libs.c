@@ -41,6 +41,11 @@ static const lib_row rows[FB_CUDA_LIBS] = {
                        .sonames = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"},
                        .wheel = "cuda_cupti",
                        .cost = "no measured traffic and no timeline; bytes are modelled"},
+    [FB_CUDA_DNN] = {.name = "cuDNN",
+                     .base = "libcudnn",
+                     .sonames = {"libcudnn.so.9"},
+                     .wheel = "cudnn",
+                     .cost = "convolutions on a GPU are generated kernels, never library calls"},
 };
 
 static struct {
@@ -149,6 +154,11 @@ static const char *resolve(fb_cuda_lib lib, void *handle)
 #include "device/cuda/libs.def"
 #undef CUDA_CUPTI
         break;
+    case FB_CUDA_DNN:
+#define CUDA_DNN(name) RESOLVE(name)
+#include "device/cuda/libs.def"
+#undef CUDA_DNN
+        break;
     case FB_CUDA_LIBS: break;
     }
     return NULL;
@@ -208,6 +218,11 @@ static void version_of(fb_cuda_lib lib, char *to, size_t room)
     case FB_CUDA_CUPTI:
         if (f->cuptiGetVersion(&cupti) == CUPTI_SUCCESS) snprintf(to, room, "API %u", cupti);
         break;
+    case FB_CUDA_DNN: {
+        size_t v = f->cudnnGetVersion();
+        snprintf(to, room, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+        break;
+    }
     case FB_CUDA_LIBS: break;
     }
 }

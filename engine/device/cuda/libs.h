@@ -1,4 +1,4 @@
-/* The CUDA libraries, opened at run time: libcuda, NVRTC, cuBLASLt, CUPTI. One binary runs with or without them and can
+/* The CUDA libraries, opened at run time: libcuda, NVRTC, cuBLASLt, CUPTI, cuDNN. One binary runs with or without them and can
  * say of each where it was found, which version it is, or what is missing and what that costs the user.
  *
  * Looked for in this order: already in the process; the NVIDIA wheels of an active Python environment; conda; the
@@ -12,6 +12,9 @@
 
 #include <cublasLt.h>
 #include <cuda.h>
+
+#include "device/cuda/cudnn.h"
+
 #include <cupti.h>
 #include <cupti_pmsampling.h>
 #include <cupti_profiler_host.h>
@@ -25,6 +28,7 @@
 #define CUDA_NVRTC(name)  __typeof__(name) *name;
 #define CUDA_BLASLT(name) __typeof__(name) *name;
 #define CUDA_CUPTI(name)  __typeof__(name) *name;
+#define CUDA_DNN(name)    __typeof__(name) *name;
 
 /* Every function of libs.def under its own name: `cu->cuMemAlloc(&p, n)`. */
 typedef struct {
@@ -35,8 +39,9 @@ typedef struct {
 #undef CUDA_NVRTC
 #undef CUDA_BLASLT
 #undef CUDA_CUPTI
+#undef CUDA_DNN
 
-typedef enum { FB_CUDA_DRIVER, FB_CUDA_NVRTC, FB_CUDA_BLASLT, FB_CUDA_CUPTI, FB_CUDA_LIBS } fb_cuda_lib;
+typedef enum { FB_CUDA_DRIVER, FB_CUDA_NVRTC, FB_CUDA_BLASLT, FB_CUDA_CUPTI, FB_CUDA_DNN, FB_CUDA_LIBS } fb_cuda_lib;
 
 /* Opens `lib` if it is not open and returns the one table, or NULL with FB_ERR_UNAVAILABLE: what was looked for, and
  * what it costs that it is not there. Thread-safe; the table lives for ever. */

@@ -1,4 +1,4 @@
-/* The cuda device, in parts: cuda.c (open, load, run), copy.c (feeds and receives), gemm.c (cuBLASLt), time.c (times of
+/* The cuda device, in parts: cuda.c (open, load, run), copy.c (feeds and receives), gemm.c (cuBLASLt), convolution.c (cuDNN), time.c (times of
  * single launches), cupti.c (times and counters), sampling.c (metrics over time), calibrate.c. Private to them. */
 #ifndef FB_DEVICE_CUDA_PARTS_H
 #define FB_DEVICE_CUDA_PARTS_H
@@ -24,11 +24,16 @@ enum { FB_CUDA_ALIGN = 256, FB_CUDA_WORKSPACE = 32 << 20 };
 
 #define FB_CUDA_CHOICES "cublaslt" /* folder of the disk cache */
 
-/* The algorithm that was the fastest for products alike. */
+/* Which of the library's proposals was the fastest for products alike. */
 typedef struct {
     fb_hash product;
-    cublasLtMatmulAlgo_t algo;
+    int which;
 } fb_cuda_choice;
+
+typedef struct {
+    CUdeviceptr at;
+    int64_t bytes;
+} fb_cuda_room;
 
 typedef struct fb_cuda_device {
     fb_device base;
@@ -40,6 +45,8 @@ typedef struct fb_cuda_device {
     cublasLtHandle_t blas;          /* NULL without cuBLASLt */
     CUdeviceptr workspace;          /* of cuBLASLt */
     FB_VEC(fb_cuda_choice) choices; /* of its algorithms, made so far */
+    cudnnHandle_t dnn;              /* NULL until a convolution is asked for */
+    FB_VEC(fb_cuda_room) rooms;     /* of convolutions, each larger than those before */
     CUmodule digest_module;         /* of step.c; NULL until needed, with what it adds up in */
     CUfunction digest;
     CUdeviceptr digest_sum;
@@ -155,6 +162,18 @@ typedef struct {
     CUdeviceptr a, b, addend, bias, c;
 } fb_cuda_gemm_args;
 bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
+/* The same as a convolution: made with engines that cuDNN proposes for it, at least one; run with the one `which`. NULL
+ * with the reason where there is no cuDNN, or it has no engine that computes as the plan says. */
+typedef struct fb_cuda_convolution fb_cuda_convolution;
+fb_cuda_convolution *fb_cuda_convolution_new(fb_cuda_device *d, const fb_gemm_call *call, int *n_proposed,
+                                             fb_error *err);
+bool fb_cuda_convolution_run(fb_cuda_device *d, fb_cuda_convolution *c, int which, CUdeviceptr x, CUdeviceptr w,
+                             CUdeviceptr y, fb_error *err);
+/* Takes the room that `which` needs: none can be had while a graph is made. Where there is none, the run says so. */
+void fb_cuda_convolution_settle(fb_cuda_device *d, const fb_cuda_convolution *c, int which);
+void fb_cuda_convolution_free(fb_cuda_device *d, fb_cuda_convolution *c);
+bool fb_cuda_convolution_open(fb_cuda_device *d, fb_error *err); /* starts the library, if it has not been started */
+void fb_cuda_convolution_close(fb_cuda_device *d);
 /* Takes the algorithm that was the fastest for products alike, in this process or another one; false where none was
  * timed yet. */
 bool fb_cuda_gemm_recall(fb_cuda_device *d, fb_cuda_gemm *g);

@@ -489,25 +489,6 @@ static bool measure_thin(bench *b, fb_machine *m, fb_error *err)
     return true;
 }
 
-/* 3 × 3 windows of squares, as many channels out as in. */
-static fb_convolution square(int64_t channels, int64_t side)
-{
-    fb_convolution c = {.space = 2, .batch = 1, .groups = 1, .in = channels, .out = channels};
-    c.x_channel = side * side, c.x_batch = channels * c.x_channel;
-    c.w_in = 9, c.w_out = channels * c.w_in;
-    for (int d = 0; d < c.space; d++)
-        c.dim[d] = (fb_convolution_dim){.size = side,
-                                        .kernel = 3,
-                                        .places = side,
-                                        .stride = 1,
-                                        .dilation = 1,
-                                        .before = 1,
-                                        .after = 1,
-                                        .x_step = d ? 1 : side,
-                                        .w_step = d ? 1 : 3};
-    return c;
-}
-
 /* Of what they take, copies into blocks and out of them are none of the rate: others have more or less of these. */
 static bool measure_convolutions(bench *b, fb_machine *m, fb_error *err)
 {
@@ -516,15 +497,14 @@ static bool measure_convolutions(bench *b, fb_machine *m, fb_error *err)
     } rows[CONVOLUTIONS] = {{16, 16}, {32, 32}, {64, 56}};
     m->convolution = (fb_rate_curve){0};
     for (int i = 0; i < CONVOLUTIONS && fb_dnnl_convolves(); i++) {
-        fb_gemm_call call =
-            fb_program_plain_gemm(FB_F32, rows[i].channels, rows[i].side * rows[i].side, 9 * rows[i].channels);
-        call.convolution = square(rows[i].channels, rows[i].side);
+        fb_gemm_call call = fb_program_plain_convolution(FB_F32, 1, rows[i].channels, rows[i].side);
         fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
         if (!g) return false;
         double us = time_hot(b, TIME_CONVOLUTION + i, do_gemm, g, 4000);
         fb_host_gemm_free(g);
-        double flops = 2 * (double)call.m * (double)call.n * (double)call.k;
-        add_point(&m->convolution, flops, flops / fmax(us - fb_schedule_host_copies_us(m, &call.convolution, FB_F32), us / 4) * 1e-3);
+        double flops = fb_convolution_flops(&call.convolution),
+               copies_us = fb_schedule_host_copies_us(m, &call.convolution, FB_F32);
+        add_point(&m->convolution, flops, flops / fmax(us - copies_us, us / 4) * 1e-3);
     }
     return true;
 }

@@ -1,0 +1,327 @@
+/* Convolutions through cuDNN. The library proposes engines for a call, its best guess first; those whose arithmetic is not
+ * the plan's own are left out: rounded inputs where the plan says f32, transforms (Winograd, Fourier), whose errors are of
+ * another kind, and sums in no fixed order. Which of the others is the fastest is for gemm.c to time. */
+#include "base/mem.h"
+#include "device/cuda/parts.h"
+
+enum { ID_X = 1, ID_W, ID_Y };
+enum { PROPOSED = 8, ASKED = 24, DIMS = 2 + FB_CONVOLUTION_SPACE };
+
+struct fb_cuda_convolution {
+    fb_convolution call;
+    int n; /* engines, as plans */
+    struct {
+        cudnnBackendDescriptor_t plan;
+        int64_t workspace;
+    } at[PROPOSED];
+    cudnnBackendDescriptor_t pack; /* of the pointers below; NULL: none yet */
+    CUdeviceptr x, w, y, workspace;
+};
+
+static bool failed(fb_error *err, cudnnStatus_t status, const char *doing)
+{
+    return fb_fail(err, FB_ERR_SYSTEM, "cuDNN, %s: status %d", doing, status);
+}
+
+bool fb_cuda_convolution_open(fb_cuda_device *d, fb_error *err)
+{
+    if (d->dnn) return true;
+    if (!fb_cuda_get(FB_CUDA_DNN, err)) return false;
+    cudnnStatus_t status = d->f->cudnnCreate(&d->dnn);
+    if (!status) status = d->f->cudnnSetStream(d->dnn, d->stream);
+    return !status ? true : failed(err, status, "starting");
+}
+
+void fb_cuda_convolution_close(fb_cuda_device *d)
+{
+    for (int i = 0; i < d->rooms.n; i++) d->f->cuMemFree(d->rooms.at[i].at);
+    FB_VEC_FREE(&d->rooms);
+    if (d->dnn) d->f->cudnnDestroy(d->dnn);
+    d->dnn = NULL;
+}
+
+/* A launched graph knows its room by address, so that one which is too small is left to those that have it. */
+static bool find_room(fb_cuda_device *d, int64_t bytes, CUdeviceptr *out, fb_error *err)
+{
+    int64_t most = 0;
+    for (int i = 0; i < d->rooms.n; i++) {
+        *out = d->rooms.at[i].at;
+        most = d->rooms.at[i].bytes;
+        if (most >= bytes) return true;
+    }
+    fb_cuda_room room = {.bytes = bytes > 2 * most ? bytes : 2 * most};
+    FB_CUDA(d, cuMemAlloc(&room.at, (size_t)room.bytes), "allocating room for a convolution");
+    FB_VEC_PUSH(&d->rooms, room);
+    *out = room.at;
+    return true;
+}
+
+/* ---- descriptions ---- */
+
+/* Makes one; what is set and finalized next is left out after the first failure. */
+typedef struct {
+    fb_cuda_device *d;
+    cudnnBackendDescriptor_t made[8];
+    int n;
+    cudnnStatus_t status;
+} maker;
+
+static cudnnBackendDescriptor_t make(maker *m, int kind)
+{
+    cudnnBackendDescriptor_t made = NULL;
+    if (!m->status) m->status = m->d->f->cudnnBackendCreateDescriptor(kind, &made);
+    if (made) m->made[m->n++] = made;
+    return made;
+}
+
+static void set(maker *m, cudnnBackendDescriptor_t of, int attribute, int type, int64_t n, const void *values)
+{
+    if (!m->status) m->status = m->d->f->cudnnBackendSetAttribute(of, attribute, type, n, values);
+}
+
+static void finalize(maker *m, cudnnBackendDescriptor_t of)
+{
+    if (!m->status) m->status = m->d->f->cudnnBackendFinalize(of);
+}
+
+static void drop(maker *m)
+{
+    while (m->n) m->d->f->cudnnBackendDestroyDescriptor(m->made[--m->n]);
+}
+
+static int type_of(fb_dtype dtype)
+{
+    return dtype == FB_F16 ? CUDNN_DATA_HALF : dtype == FB_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+static int64_t alignment(int64_t offset, fb_advance advance)
+{
+    int64_t bytes = 16;
+    while (bytes > 1 && ((uint64_t)offset | (uint64_t)advance.bytes) % (uint64_t)bytes) bytes /= 2;
+    return bytes;
+}
+
+/* Two dimensions of space at least, of which the first may be one of nothing. */
+typedef struct {
+    int space;
+    int64_t x[DIMS], w[DIMS], y[DIMS], x_step[DIMS], w_step[DIMS], y_step[DIMS];
+    int64_t stride[FB_CONVOLUTION_SPACE], dilation[FB_CONVOLUTION_SPACE], before[FB_CONVOLUTION_SPACE],
+        after[FB_CONVOLUTION_SPACE];
+} shapes;
+
+static void shapes_of(const fb_convolution *c, shapes *s)
+{
+    const fb_convolution_dim none = {.size = 1, .kernel = 1, .places = 1, .stride = 1, .dilation = 1};
+    int more = c->space == 1;
+    int64_t below = 1;
+    *s = (shapes){.space = c->space + more};
+    for (int d = s->space - 1; d >= 0; d--) {
+        fb_convolution_dim at = d < more ? none : c->dim[d - more];
+        if (d < more) at.x_step = c->dim[0].size * c->dim[0].x_step, at.w_step = c->dim[0].kernel * c->dim[0].w_step;
+        s->x[2 + d] = at.size, s->x_step[2 + d] = at.x_step;
+        s->w[2 + d] = at.kernel, s->w_step[2 + d] = at.w_step;
+        s->y[2 + d] = at.places, s->y_step[2 + d] = below;
+        s->stride[d] = at.stride, s->dilation[d] = at.dilation;
+        s->before[d] = at.before, s->after[d] = at.after;
+        below *= at.places;
+    }
+    s->x[0] = s->y[0] = c->batch;
+    s->x[1] = c->groups * c->in, s->y[1] = s->w[0] = c->groups * c->out, s->w[1] = c->in;
+    s->x_step[0] = c->batch > 1 ? c->x_batch : c->groups * c->in * c->x_channel, s->x_step[1] = c->x_channel;
+    s->w_step[0] = c->w_out, s->w_step[1] = c->w_in;
+    s->y_step[1] = below, s->y_step[0] = s->y[1] * below;
+}
+
+static cudnnBackendDescriptor_t tensor(maker *m, int type, int64_t id, int rank, const int64_t *extent,
+                                       const int64_t *step, int64_t aligned)
+{
+    cudnnBackendDescriptor_t t = make(m, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    set(m, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(m, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, rank, extent);
+    set(m, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, rank, step);
+    set(m, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+    set(m, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &aligned);
+    finalize(m, t);
+    return t;
+}
+
+/* The call as a graph of one operation. */
+static cudnnBackendDescriptor_t describe(maker *m, const fb_gemm_call *call)
+{
+    const float one = 1, zero = 0;
+    const int mode = CUDNN_CROSS_CORRELATION, sums = CUDNN_DATA_FLOAT;
+    int type = type_of(call->dtype);
+    shapes s;
+    shapes_of(&call->convolution, &s);
+    int64_t size = fb_dtype_size(call->dtype), space = s.space;
+    int rank = 2 + s.space;
+    cudnnBackendDescriptor_t x = tensor(m, type, ID_X, rank, s.x, s.x_step,
+                                        alignment(call->b_offset * size, call->b_advance)),
+                             w = tensor(m, type, ID_W, rank, s.w, s.w_step,
+                                        alignment(call->a_offset * size, call->a_advance)),
+                             y = tensor(m, type, ID_Y, rank, s.y, s.y_step, alignment(0, call->c_advance));
+    cudnnBackendDescriptor_t how = make(m, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    set(m, how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &space);
+    set(m, how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+    set(m, how, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(m, how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, space, s.before);
+    set(m, how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, space, s.after);
+    set(m, how, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, space, s.dilation);
+    set(m, how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, space, s.stride);
+    finalize(m, how);
+    cudnnBackendDescriptor_t op = make(m, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+    set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+    set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+    set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &w);
+    set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+    set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
+    set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
+    finalize(m, op);
+    cudnnBackendDescriptor_t graph = make(m, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set(m, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &m->d->dnn);
+    set(m, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &op);
+    finalize(m, graph);
+    return graph;
+}
+
+/* ---- engines ---- */
+
+/* Does the engine compute what the plan says? */
+static bool is_plain(fb_cuda_device *d, cudnnBackendDescriptor_t config, const fb_gemm_call *call)
+{
+    enum { NOTES = 16 };
+    maker m = {.d = d};
+    int notes[NOTES];
+    int64_t n = 0, one;
+    cudnnBackendDescriptor_t engine = make(&m, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    bool known = !m.status &&
+                 !d->f->cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                                 &one, &engine) &&
+                 !d->f->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                                 NOTES, &n, notes);
+    drop(&m);
+    bool floats = call->dtype == FB_F32 && call->precision != FB_PRECISION_TF32;
+    for (int64_t i = 0; i < n && i < NOTES && known; i++) {
+        if (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)
+            known = !floats;
+        else
+            known = notes[i] < CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+                    notes[i] > CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+    }
+    return known;
+}
+
+/* Takes an engine as it is configured, as a plan; false where it does not run here or asks for too much room. */
+static bool take(fb_cuda_device *d, fb_cuda_convolution *c, cudnnBackendDescriptor_t config)
+{
+    const int64_t most = (int64_t)1 << 30;
+    maker m = {.d = d};
+    int64_t n;
+    cudnnBackendDescriptor_t plan = make(&m, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    set(&m, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &d->dnn);
+    set(&m, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
+    finalize(&m, plan);
+    int64_t room = 0;
+    if (!m.status)
+        m.status = d->f->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                                  &n, &room);
+    bool good = !m.status && room <= most;
+    if (!good) {
+        drop(&m);
+        return false;
+    }
+    c->at[c->n].plan = plan;
+    c->at[c->n++].workspace = room;
+    return true;
+}
+
+static void propose(fb_cuda_device *d, fb_cuda_convolution *c, const fb_gemm_call *call,
+                    cudnnBackendDescriptor_t graph, int mode)
+{
+    maker m = {.d = d};
+    cudnnBackendDescriptor_t guess = make(&m, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[ASKED] = {NULL};
+    int64_t n = 0;
+    set(&m, guess, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
+    set(&m, guess, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    finalize(&m, guess);
+    int made = 0;
+    while (!m.status && made < ASKED &&
+           !d->f->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[made]))
+        made++;
+    if (!m.status)
+        m.status = d->f->cudnnBackendGetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                  made, &n, config);
+    for (int64_t i = 0; i < n && i < made && c->n < PROPOSED && !m.status; i++)
+        if (is_plain(d, config[i], call)) take(d, c, config[i]);
+    for (int i = 0; i < made; i++) d->f->cudnnBackendDestroyDescriptor(config[i]);
+    drop(&m);
+}
+
+/* ---- the call ---- */
+
+fb_cuda_convolution *fb_cuda_convolution_new(fb_cuda_device *d, const fb_gemm_call *call, int *n_proposed,
+                                             fb_error *err)
+{
+    if (!fb_cuda_convolution_open(d, err)) return NULL;
+    fb_cuda_convolution *c = fb_calloc(1, sizeof *c);
+    maker m = {.d = d};
+    c->call = call->convolution;
+    cudnnBackendDescriptor_t graph = describe(&m, call);
+    if (!m.status) propose(d, c, call, graph, CUDNN_HEUR_MODE_A);
+    if (!m.status && !c->n) propose(d, c, call, graph, CUDNN_HEUR_MODE_FALLBACK);
+    if (m.status)
+        failed(err, m.status, "describing a convolution");
+    else if (!c->n)
+        fb_fail(err, FB_ERR_LIMIT, "cuDNN has no engine for this convolution that computes as the plan says");
+    drop(&m);
+    *n_proposed = c->n;
+    if (c->n) return c;
+    fb_cuda_convolution_free(d, c);
+    return NULL;
+}
+
+void fb_cuda_convolution_settle(fb_cuda_device *d, const fb_cuda_convolution *c, int which)
+{
+    CUdeviceptr room;
+    if (c->at[which].workspace) find_room(d, c->at[which].workspace, &room, NULL);
+}
+
+void fb_cuda_convolution_free(fb_cuda_device *d, fb_cuda_convolution *c)
+{
+    if (!c) return;
+    if (c->pack) d->f->cudnnBackendDestroyDescriptor(c->pack);
+    for (int i = 0; i < c->n; i++) d->f->cudnnBackendDestroyDescriptor(c->at[i].plan);
+    fb_free(c);
+}
+
+static bool point(fb_cuda_device *d, fb_cuda_convolution *c, CUdeviceptr x, CUdeviceptr w, CUdeviceptr y,
+                  CUdeviceptr workspace, fb_error *err)
+{
+    if (c->pack && c->x == x && c->w == w && c->y == y && c->workspace == workspace) return true;
+    if (c->pack) d->f->cudnnBackendDestroyDescriptor(c->pack);
+    c->pack = NULL;
+    maker m = {.d = d};
+    const int64_t ids[] = {ID_X, ID_W, ID_Y};
+    void *const at[] = {(void *)x, (void *)w, (void *)y}, *const room = (void *)workspace;
+    cudnnBackendDescriptor_t pack = make(&m, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    set(&m, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
+    set(&m, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, at);
+    set(&m, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &room);
+    finalize(&m, pack);
+    if (m.status) {
+        drop(&m);
+        return failed(err, m.status, "naming a convolution's tensors");
+    }
+    c->pack = pack, c->x = x, c->w = w, c->y = y, c->workspace = workspace;
+    return true;
+}
+
+bool fb_cuda_convolution_run(fb_cuda_device *d, fb_cuda_convolution *c, int which, CUdeviceptr x, CUdeviceptr w,
+                             CUdeviceptr y, fb_error *err)
+{
+    CUdeviceptr workspace = 0;
+    if (c->at[which].workspace && !find_room(d, c->at[which].workspace, &workspace, err)) return false;
+    if (!point(d, c, x, w, y, workspace, err)) return false;
+    cudnnStatus_t status = d->f->cudnnBackendExecute(d->dnn, c->at[which].plan, c->pack);
+    return !status ? true : failed(err, status, "convolving");
+}
