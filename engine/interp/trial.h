@@ -19,8 +19,9 @@
  *     lose. tf32: half of the lanes cut the operands' bits off, half round them. Sums that no order rounds (of small
  *     whole numbers, say) are exact. In half of the lanes equal sums of a product are rounded unlike, by their places
  * in the whole tensor, as in the middle of a library's tile and at its edge. In half of the lanes all elements of one
- * line of a cumsum or cumprod have one share, for what is lost early is missing from the rest. Two products that are
- * added up may share an accumulator: terms that are nearly equal lose alike, as much as the other sum is rounded by.
+ * line of a cumsum or cumprod have one share, for what is lost early is missing from the rest. Factors next to 1 lose
+ * about the same each time: products of parts of them show how much. Two products that are added up may share an
+ *     accumulator: terms that are nearly equal lose alike, as much as the other sum is rounded by.
  *   - functions (exp, tanh …) are off by a share, one a lane and node or (half of the lanes) one a value, of the
  * accuracy that devices promise, in the precision that they compute in (f32 at least).
  *   - f64 has no wider type to round from: a result that is not exact is put off by up to two units in the last place.

@@ -414,7 +414,9 @@ static void decide_remainders(const job *j, chunk *c, int n)
         }
         bool agree = q == whole && whole != 0 && dividends[k] > 0 && divisors[k] > 0;
         if (!agree && !is_open(fabs(q - whole), c->spread[k])) continue;
-        uint32_t draw = step_draw(j, quotients, k) ^ step_draw(j, c->x[0], k);
+        /* Over 1 the quotient is the dividend: two draws that are equal must not cancel. */
+        uint64_t both = (uint64_t)step_draw(j, quotients, k) << 32 | step_draw(j, c->x[0], k);
+        uint32_t draw = fb_trial_draw(both, fb_trial_key(j->e->s, 0, j->id, FB_DRAW_REST));
         for (int l = 1; l < lanes; l++) {
             double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a), part = rest / b;
             bool above = goes_above(l, draw);

@@ -39,14 +39,15 @@ static void random_graphs_on_an_emulated_gpu(void **state)
     fb_free(board);
 }
 
-/* What was found once. A merged kernel's second loop reads what the first one left where it had exchanged its buffers. */
+/* What was found once. A merged kernel's second loop reads what the first one left where it had exchanged its buffers; a
+ * running product of factors next to 1 loses a little of each, in parts. */
 static void what_was_found_stays_mended(void **state)
 {
     (void)state;
     static const struct {
         uint64_t seed;
         int plan;
-    } found[] = {{150000752, 2}};
+    } found[] = {{150000752, 2}, {150000696, 0}};
     if (!emulation_exists()) skip();
     emulated d = {.device = {.ops = &emulated_operations, .name = "emulated"}};
     fb_machine_default(&d.machine, FB_DEVICE_CUDA);

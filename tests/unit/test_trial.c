@@ -352,6 +352,37 @@ static void test_running_products_spread_as_they_round(void **state)
     rig_free(&r);
 }
 
+/* Factors next to 1, multiplied by pairs and pairs of pairs, lose about the same each time; factors further from 1 do not.
+ * The trials lie as far off, and not much further. */
+static void test_products_by_trees_lose_alike(void **state)
+{
+    (void)state;
+    enum { N = 1 << 14 };
+    static double x[N];
+    static float part[N];
+    for (int wide = 0; wide < 2; wide++) {
+        rig r = rig_new();
+        double far = wide ? 0x1p-6 : 0x1p-13, u = 0x1p-24;
+        for (int k = 0; k < N; k++) {
+            x[k] = (float)exp(far * fb_rng_uniform(fb_rng_bits(2, (uint64_t)k), -1, 1));
+            part[k] = (float)x[k];
+        }
+        fb_id of = data(&r, FB_F32, SHAPE(1, N), x);
+        fb_id y[] = {add_at(&r, FB_OP_CUMPROD, of, (fb_attrs){.dim = 1}), add_at(&r, FB_OP_PROD, of, last_axis)};
+        trials *t = try_all(&r, y, 2);
+        for (int n = N; n > 1; n /= 2)
+            for (int k = 0; k < n / 2; k++) part[k] = part[2 * k] * part[2 * k + 1];
+        double exact = t->at[1].v[0][0], off = fabs(part[0] - exact) / exact, likely = sqrt(N) * u;
+        assert_true(wide ? off < 2 * likely : off > 8 * likely);
+        for (int i = 0; i < 2; i++) {
+            double spread = spread_at(t, i, i ? 0 : N - 1) / exact;
+            assert_true(off <= FB_TRIAL_MARGIN * spread && spread <= 2 * fmax(off, likely));
+        }
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
 /* Where what is divided by is 0 exactly, as a count of values that are equal to a rounded one, lanes in which roundings
  * make some equal have a quotient. */
 static void test_counts_that_may_be_zero(void **state)
@@ -1015,6 +1046,32 @@ static void test_close_decisions_go_both_ways(void **state)
     assert_true(next_to_one > 0 && next_to_nothing > 0 && next_to_one + next_to_nothing == FB_TRIALS);
     trials_free(t);
     rig_free(&r);
+}
+
+/* The remainder of a number next to 1 is nothing or almost 1. Each element goes its own way, over 1 as over 3; two lanes
+ * alone take all elements one way. */
+static void test_remainders_turn_one_by_one(void **state)
+{
+    (void)state;
+    enum { N = 32, LANE_DOWN = 3, LANE_UP = 4 };
+    double x[N];
+    for (int k = 0; k < N; k++) x[k] = 3.6 + k / 128.0; /* erf is 4e-7 to 6e-8 less than 1 */
+    for (int divisor = 1; divisor <= 3; divisor += 2) {
+        rig r = rig_new();
+        fb_id one = add1(&r, FB_OP_ERF, data(&r, FB_F32, SHAPE(N), x)), of = constant(&r, FB_F32, divisor);
+        fb_id y = add2(&r, FB_OP_REMAINDER, add2(&r, FB_OP_MUL, one, of), of);
+        trials *t = try_all(&r, &y, 1);
+        for (int l = 1; l <= FB_TRIALS; l++) {
+            int nothing = 0;
+            for (int k = 0; k < N; k++) nothing += t->at[0].v[l][k] < 0.5;
+            if (l == LANE_DOWN || l == LANE_UP)
+                assert_int_equal(nothing, l == LANE_UP ? N : 0);
+            else
+                assert_in_range(nothing, N / 8, N - N / 8);
+        }
+        trials_free(t);
+        rig_free(&r);
+    }
 }
 
 /* Far beyond one jump a step is what it is of: lanes that lie hundreds apart are not brought together. */
@@ -2528,6 +2585,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_finite_stays_so),
         cmocka_unit_test(test_lanes_are_numbers_where_the_exact_one_is_none),
         cmocka_unit_test(test_close_decisions_go_both_ways),
+        cmocka_unit_test(test_remainders_turn_one_by_one),
         cmocka_unit_test(test_steps_of_what_is_far_apart),
         cmocka_unit_test(test_argmax_takes_both_of_a_tie),
         cmocka_unit_test(test_loops_run),
@@ -2575,6 +2633,7 @@ int main(void)
         cmocka_unit_test(test_poles_in_reach_are_open),
         cmocka_unit_test(test_prefixes_are_off_together),
         cmocka_unit_test(test_running_products_spread_as_they_round),
+        cmocka_unit_test(test_products_by_trees_lose_alike),
         cmocka_unit_test(test_counts_that_may_be_zero),
         cmocka_unit_test(test_readers_may_have_it_apart),
         cmocka_unit_test(test_compared_sums_may_be_apart),
