@@ -670,12 +670,25 @@ static void close_pass(frame *f, const walk *w, int opened)
     while (opened--) fb_emit_close(e);
 }
 
-/* A thread's own window, whose elements' places are numbers where it is written out. */
+/* Does the place of an element that the pass loads take divisions of its one variable, as those of a product's windows do? */
+static bool is_divided(const frame *f, const walk *w)
+{
+    int64_t by;
+    for (int i = 0; i < f->s->n_values && w->space->n == 1; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (v->kind == FB_VALUE_LOAD && fb_ix_divisors(f->e->nest->pool, v->at, w->space->var[0], &by, 1)) return true;
+    }
+    return false;
+}
+
+/* A thread's own window, whose elements' places are numbers where it is written out. Compilers do so with a short one by
+ * themselves. */
 static bool is_window_of_one(const frame *f, const walk *w)
 {
-    enum { SHORT = 32 };
+    enum { SHORT = 32, SHORT_PRODUCT = 64, SHORTER = 16 };
     bool alone = f->x.deal == FB_DEAL_COLUMNS && f->x.team == 1 && !f->unrolled && !fb_schedule_is_sequential(f->s);
-    return alone && w->space->n > 1 && w->points <= SHORT;
+    bool product = w->points > SHORTER && w->points <= SHORT_PRODUCT && is_divided(f, w);
+    return alone && (product || (w->space->n > 1 && w->points <= SHORT));
 }
 
 /* Opens the loop that takes this thread along its row; returns how many blocks of text were opened. */

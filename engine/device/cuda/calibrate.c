@@ -272,7 +272,7 @@ static bool measure_convolutions(bench *b, fb_error *err)
 {
     static const struct {
         int64_t batch, channels, side;
-    } rows[] = {{1, 64, 28}, {4, 128, 28}, {16, 256, 56}};
+    } rows[] = {{1, 64, 28}, {16, 64, 56}, {32, 128, 56}};
     fb_machine *m = &b->d->machine;
     m->convolution.n = 0;
     if (!fb_cuda_convolution_open(b->d, NULL)) return true;
