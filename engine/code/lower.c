@@ -903,9 +903,37 @@ fb_program *fb_lower_apart(const fb_plan *plan, const fb_target *target, fb_erro
     return lower(plan, target, NULL, LOWER_APART, err);
 }
 
+/* Does the group's library call read operands that no product of a library reads, not even laid out? */
+static bool only_convolves(const fb_plan *plan, const fb_group *group)
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    int64_t strides[FB_MAX_RANK];
+    bool uneven = false;
+    for (int arg = 0; arg < 2 && group->family == FB_FAMILY_LIBRARY; arg++)
+        uneven |= fb_storage_operand(g, group->nest->accumulator, arg, strides) == FB_OPERAND_UNEVEN;
+    return uneven;
+}
+
+/* Such a product is generated. */
 fb_program *fb_lower_portable(const fb_plan *plan, const fb_target *target, fb_error *err)
 {
-    return lower(plan, target, NULL, LOWER_PORTABLE, err);
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    fb_plan *own = NULL;
+    bool fine = true;
+    for (int i = 0; fine && i < fb_plan_groups(plan); i++) {
+        const fb_group *group = fb_plan_group(plan, i);
+        if (!only_convolves(plan, group)) continue;
+        fb_plan *next = NULL;
+        fb_id product = group->nest->accumulator;
+        fb_verdict why =
+            fb_plan_try(own ? own : plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = product, .b = FB_NONE}, &next);
+        fine = next || fb_fail(err, FB_ERR_LIMIT, "`%s` would have to be generated: %s", g->nodes[product].name, why.text);
+        if (own) fb_plan_free(own);
+        own = next;
+    }
+    fb_program *p = fine ? lower(own ? own : plan, target, NULL, LOWER_PORTABLE, err) : NULL;
+    if (own) fb_plan_free(own);
+    return p;
 }
 
 /* The kernel that a launch runs, or that follows its library call. */

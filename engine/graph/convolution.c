@@ -26,6 +26,7 @@ typedef struct {
     fb_ix step[MOST_PARTS];     /* of the sum: channels, and elements of the kernel */
     int64_t below[MOST_PARTS];  /* … and how many steps each of them is */
     fb_ix place[MOST_PARTS];    /* of the result */
+    int64_t apart[MOST_PARTS];  /* … and how far one of each is from the next */
     int n_batch, n_steps, n_places;
 } windows;
 
@@ -96,8 +97,7 @@ static bool map_windows(windows *w, fb_id operand)
     fb_access_until(w->g, w->pool, operand, coords, w->x, &w->at);
     if (w->at.base != w->x) return false;
     if (w->shape->dim[rank - 2] > 1 && !(w->n_steps = split(w, coords[rank - 2], w->step, w->below))) return false;
-    int64_t unused[MOST_PARTS];
-    return w->shape->dim[rank - 1] == 1 || (w->n_places = split(w, coords[rank - 1], w->place, unused));
+    return w->shape->dim[rank - 1] == 1 || (w->n_places = split(w, coords[rank - 1], w->place, w->apart));
 }
 
 /* ---- what they are ---- */
@@ -124,15 +124,33 @@ static bool take(windows *w, fb_ix *rest, const fb_ix *vars, int n, int *which, 
     return true;
 }
 
+/* Is it zeros that follow dim d of x on both sides, and not any that hide some of it? */
+static bool guards(const windows *w, const fb_guard *guard, int d)
+{
+    return w->space[d] && guard->at == w->at.coords[d] && guard->otherwise == 0 && guard->low == 0 &&
+           guard->high == w->g->nodes[w->x].shape.dim[d];
+}
+
 static bool guarded(const windows *w, int d)
 {
     for (int i = 0; i < w->at.n_guards; i++)
-        if (w->at.guards[i].at == w->at.coords[d]) return true;
+        if (guards(w, &w->at.guards[i], d)) return true;
     return false;
 }
 
-/* Dim d of x, of space; its part of the sum and of the result are used up. */
-static bool read_space(windows *w, int d, bool step_used[], bool place_used[], int64_t *first, fb_convolution_dim *out)
+static bool guards_space_alone(const windows *w)
+{
+    for (int i = 0; i < w->at.n_guards; i++) {
+        bool of_space = false;
+        for (int d = 0; d < w->at.rank; d++) of_space |= guards(w, &w->at.guards[i], d);
+        if (!of_space) return false;
+    }
+    return true;
+}
+
+/* Dim d of x, of space; its part of the sum and of the result are used up. *apart: from one place to the next. */
+static bool read_space(windows *w, int d, bool step_used[], bool place_used[], int64_t *first, fb_convolution_dim *out,
+                       int64_t *apart)
 {
     int step, place;
     int64_t dilation, stride, begin;
@@ -143,6 +161,7 @@ static bool read_space(windows *w, int d, bool step_used[], bool place_used[], i
     if ((step != FB_NONE && step_used[step]) || (place != FB_NONE && place_used[place])) return false;
     if (step != FB_NONE) step_used[step] = true;
     if (place != FB_NONE) place_used[place] = true;
+    *apart = place == FB_NONE ? 0 : w->apart[place];
     *out = (fb_convolution_dim){.size = w->g->nodes[w->x].shape.dim[d],
                                 .kernel = step == FB_NONE ? 1 : extent_of(w, w->step[step]),
                                 .places = place == FB_NONE ? 1 : extent_of(w, w->place[place]),
@@ -162,11 +181,24 @@ static bool read_space(windows *w, int d, bool step_used[], bool place_used[], i
     return out->size > 0 && ((!out->before && !out->after) || guarded(w, d));
 }
 
-/* Places of the result are numbered as space is: the outermost first. */
-static bool in_order(const fb_convolution *c, const windows *w)
+/* All dims of space, in the order in which the result numbers places: the outermost first. */
+static bool read_all_space(windows *w, bool step_used[], int64_t *first, fb_convolution *out)
 {
-    int64_t places = 1;
-    for (int d = 0; d < c->space; d++) places *= c->dim[d].places;
+    bool place_used[MOST_PARTS] = {false};
+    int64_t apart[FB_CONVOLUTION_SPACE], places = 1;
+    for (int d = 0; d < w->at.rank; d++) {
+        fb_convolution_dim dim;
+        int64_t from_next;
+        if (!w->space[d]) continue;
+        if (out->space == FB_CONVOLUTION_SPACE ||
+            !read_space(w, d, step_used, place_used, first, &dim, &from_next))
+            return false;
+        int at = out->space++;
+        for (; at > 0 && from_next > apart[at - 1]; at--) out->dim[at] = out->dim[at - 1], apart[at] = apart[at - 1];
+        out->dim[at] = dim;
+        apart[at] = from_next;
+        places *= dim.places;
+    }
     return places == w->shape->dim[w->shape->rank - 1];
 }
 
@@ -213,6 +245,8 @@ static bool read_batches(const windows *w, fb_id product, const int64_t *weights
         if (s->dim[d] != w->shape->dim[d]) return false;
         if (s->dim[d] == 1) continue;
         if (at >= 0 && a->dim[at] > 1) {
+            if (out->in == 1) out->x_channel = step[d]; /* from the one channel of a group to that of the next */
+            if (out->out == 1) out->w_out = weights[at];
             if (out->groups > 1 || any || step[d] != out->in * out->x_channel || weights[at] != out->out * out->w_out)
                 return false;
             out->groups = s->dim[d];
@@ -261,23 +295,14 @@ static bool read(windows *w, fb_id product, fb_convolution *out, int64_t *first)
 {
     const fb_graph *g = w->g;
     const fb_contraction c = fb_contraction_of(g, product);
-    bool step_used[MOST_PARTS] = {false}, place_used[MOST_PARTS] = {false};
+    bool step_used[MOST_PARTS] = {false};
     int64_t weights[FB_MAX_RANK], step[FB_MAX_RANK];
     if (!weights_of(g, product, weights)) return false;
     int left = g->nodes[c.operand[0]].shape.rank;
     out->out = c.rows;
     out->w_out = weights[left - 2];
-    for (int d = 0; d < w->at.rank; d++) {
-        if (!w->space[d]) continue;
-        if (out->space == FB_CONVOLUTION_SPACE) return false;
-        if (!read_space(w, d, step_used, place_used, first, &out->dim[out->space++])) return false;
-    }
-    for (int i = 0; i < w->at.n_guards; i++) {
-        bool of_space = false;
-        for (int d = 0; d < w->at.rank; d++) of_space |= w->space[d] && w->at.guards[i].at == w->at.coords[d];
-        if (!of_space || w->at.guards[i].otherwise != 0) return false;
-    }
-    if (!in_order(out, w) || !read_others(w, step_used, out, step)) return false;
+    if (!guards_space_alone(w) || !read_all_space(w, step_used, first, out) || !read_others(w, step_used, out, step))
+        return false;
     for (int d = 0; d < out->space; d++) out->dim[d].w_step *= weights[left - 1];
     out->w_in *= weights[left - 1];
     return read_batches(w, product, weights, step, out) && steps_forward(out);

@@ -13,6 +13,7 @@
 #include "base/mutate.h"
 #include "base/vec.h"
 #include "graph/access.h"
+#include "graph/convolution.h"
 
 #include <string.h>
 
@@ -151,9 +152,12 @@ static bool is_of_library(const fb_graph *g, fb_id node, const bool *of_library)
 {
     const fb_node *n = &g->nodes[node];
     if (fb_node_class(g, node) == FB_CLASS_CONTRACTION) {
-        int64_t strides[FB_MAX_RANK];
+        int64_t strides[FB_MAX_RANK], first;
+        fb_convolution convolution;
+        fb_id tensor;
         for (int arg = 0; arg < 2; arg++)
-            if (fb_storage_operand(g, node, arg, strides) == FB_OPERAND_UNEVEN) return false;
+            if (fb_storage_operand(g, node, arg, strides) == FB_OPERAND_UNEVEN)
+                return fb_convolution_of(g, node, &convolution, &tensor, &first);
         return true;
     }
     bool any = false;

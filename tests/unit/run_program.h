@@ -26,6 +26,8 @@
 
 #include <cmocka.h>
 
+#include "unit/naive_convolution.h"
+
 typedef struct kernel_args {
     void *const *buffers;
     int64_t first, last;
@@ -192,18 +194,38 @@ static inline double element(const void *at, fb_dtype d, int64_t i)
     return v;
 }
 
+/* Elements of an operand of a call, from where it begins. */
+typedef struct {
+    const void *at;
+    fb_dtype dtype;
+    int64_t first;
+} run_operand;
+
+static inline double run_element(const void *of, int64_t i)
+{
+    const run_operand *o = of;
+    return element(o->at, o->dtype, o->first + i);
+}
+
+static inline double run_sum(const fb_gemm_call *c, void *const *buffers, int64_t b, int64_t i, int64_t j)
+{
+    double sum = 0;
+    if (c->convolution.space)
+        return naive_convolution(&c->convolution, run_element, &(run_operand){buffers[c->b], c->dtype, c->b_offset},
+                                 &(run_operand){buffers[c->a], c->dtype, c->a_offset}, (b * c->m + i) * c->n + j, NULL);
+    for (int64_t k = 0; k < c->k; k++)
+        sum += element(buffers[c->a], c->dtype, c->a_offset + b * c->a_batch + i * c->a_row + k * c->a_col) *
+               element(buffers[c->b], c->dtype, c->b_offset + b * c->b_batch + k * c->b_row + j * c->b_col);
+    return sum;
+}
+
 static inline void run_gemm(const fb_gemm_call *c, void *const *buffers)
 {
     for (int64_t b = 0; b < c->batch; b++)
         for (int64_t i = 0; i < c->m; i++)
             for (int64_t j = 0; j < c->n; j++) {
-                double sum = 0;
-                for (int64_t k = 0; k < c->k; k++)
-                    sum +=
-                        element(buffers[c->a], c->dtype, c->a_offset + b * c->a_batch + i * c->a_row + k * c->a_col) *
-                        element(buffers[c->b], c->dtype, c->b_offset + b * c->b_batch + k * c->b_row + j * c->b_col);
                 int64_t at = b * c->c_batch + i * c->c_row + j;
-                sum *= c->scale;
+                double sum = run_sum(c, buffers, b, i, j) * c->scale;
                 if (c->addend != FB_NONE)
                     sum += c->addend_scale * element(buffers[c->addend], c->dtype,
                                                      c->addend_offset + b * c->addend_batch + i * c->addend_row + j);
