@@ -6,6 +6,7 @@
 #include "graph/convolution.h"
 
 #include "base/integer.h"
+#include "base/mutate.h"
 #include "graph/access.h"
 #include "graph/storage.h"
 
@@ -194,7 +195,10 @@ static bool read_all_space(windows *w, bool step_used[], int64_t *first, fb_conv
             !read_space(w, d, step_used, place_used, first, &dim, &from_next))
             return false;
         int at = out->space++;
-        for (; at > 0 && from_next > apart[at - 1]; at--) out->dim[at] = out->dim[at - 1], apart[at] = apart[at - 1];
+        for (; at > 0 && FB_MUTATE(61, from_next > apart[at - 1], false); at--) {
+            out->dim[at] = out->dim[at - 1];
+            apart[at] = apart[at - 1];
+        }
         out->dim[at] = dim;
         apart[at] = from_next;
         places *= dim.places;

@@ -22,8 +22,8 @@
 enum { FB_FUZZ_DATA_SEED = 0 }; /* of inputs: the one that `fusebox run` verifies with */
 
 /* A canonical graph of some twenty nodes: every op and dtype, odd, empty and single dimensions, views of views, joins,
- * gathers, reductions, contractions, repeated scopes, gradients and updates. Magnitudes are kept where most elements
- * can be told right from wrong. NULL only for a bug in graph/, which the error names. The caller frees. */
+ * gathers, reductions, contractions, repeated scopes, gradients and updates; of one seed in eight a convolution. Magnitudes
+ * are kept where most elements can be told right from wrong. NULL only for a bug in graph/, which the error names. The caller frees. */
 fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err);
 /* The one that plan `number` is made for. Of one seed in four, plans of odd numbers are for its twin: views by way of
  * other views, values and products in parts that are joined, products turned round, sums of sums; and what they give is
@@ -95,7 +95,7 @@ typedef struct {
  */
 enum { FB_FUZZ_PLACES = 320 };
 typedef struct {
-    _Atomic int64_t plans, place[FB_FUZZ_PLACES], kind[FB_VERDICT_ILLEGAL + 1],
+    _Atomic int64_t plans, convolutions, place[FB_FUZZ_PLACES], kind[FB_VERDICT_ILLEGAL + 1],
         verdict[FB_VERDICT_ILLEGAL + 1][FB_RULES];
     _Atomic int64_t pair[FB_FAMILIES][FB_OPS];
 } fb_fuzz_coverage;

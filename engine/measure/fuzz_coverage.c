@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "judge/legality.h"
+#include "judge/library.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +29,28 @@ fb_fuzz_watch *fb_fuzz_watch_new(void)
     return w;
 }
 
+static bool is_convolution(const fb_plan *plan, fb_id node)
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    fb_convolution call;
+    fb_id tensor;
+    int64_t first;
+    return fb_node_class(g, node) == FB_CLASS_CONTRACTION &&
+           fb_library_convolves(fb_planner_machine(fb_plan_planner(plan)), g, node, &call, &tensor, &first);
+}
+
 static void count_groups(const fb_plan *plan, fb_fuzz_coverage *c)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
-    bool there[FB_FAMILIES][FB_OPS] = {0};
+    bool there[FB_FAMILIES][FB_OPS] = {0}, convolves = false;
     for (int i = 0; i < fb_plan_groups(plan); i++) {
         const fb_group *group = fb_plan_group(plan, i);
         for (int k = 0; group->nest && k < group->n_nodes; k++)
             there[group->family][g->nodes[group->nodes[k]].op] = true;
+        for (int k = 0; group->family == FB_FAMILY_LIBRARY && k < group->n_nodes; k++)
+            convolves |= is_convolution(plan, group->nodes[k]);
     }
+    c->convolutions += convolves;
     for (int f = 0; f < FB_FAMILIES; f++)
         for (int o = 0; o < FB_OPS; o++) c->pair[f][o] += there[f][o];
 }
@@ -143,13 +157,14 @@ static int list(const fb_fuzz_coverage *c, bool gpu, row *rows)
             add_row(rows, &n, c->pair[f][o], "family × op", fb_str_get(&s));
         }
     }
+    add_row(rows, &n, c->convolutions, "family × op", "library × convolution");
     fb_str_free(&s);
     return n;
 }
 
 void fb_fuzz_coverage_print(const fb_fuzz_coverage *c, bool gpu, fb_str *out)
 {
-    row *rows = fb_calloc(FB_FUZZ_PLACES + FB_VERDICT_ILLEGAL + 1 + FB_RULES + FB_FAMILIES * FB_OPS, sizeof *rows);
+    row *rows = fb_calloc(FB_FUZZ_PLACES + FB_VERDICT_ILLEGAL + 1 + FB_RULES + FB_FAMILIES * FB_OPS + 1, sizeof *rows);
     int n = list(c, gpu, rows), none = 0;
     qsort(rows, (size_t)n, sizeof *rows, by_count);
     for (int i = 0; i < n; i++) none += rows[i].n == 0;

@@ -964,6 +964,121 @@ static void add_first(maker *m)
     if (is != FB_NONE) add(m, FB_OP_WHERE, NULL, 3, (fb_id[]){is, yes ? place : none, yes ? none : place});
 }
 
+/* ---- convolutions ---- */
+
+enum { SPACE = 3, MOST_OF_WINDOWS = 60000 };
+
+/* [batch, channels, space …], the batch only where there is one. */
+typedef struct {
+    int space, first; /* first: the dim of channels */
+    int64_t batch, groups, in, out;
+    int64_t kernel[SPACE], dilation[SPACE];
+    int order[SPACE]; /* of the result's dims of space */
+} picture;
+
+/* Of a larger one, or with its channels last, or computed. */
+static fb_id picture_tensor(maker *m, const picture *p, const int64_t *size, fb_dtype dtype)
+{
+    fb_shape s = {.rank = p->first + 1 + p->space, .dim = {p->batch}};
+    fb_attrs last = {.n_axes = s.rank};
+    s.dim[p->first] = p->groups * p->in;
+    for (int d = 0; d < p->space; d++) s.dim[p->first + 1 + d] = size[d];
+    int64_t how = below(m, 5);
+    if (how == 1) { /* a window of it */
+        int d = (int)below(m, s.rank);
+        int64_t n = s.dim[d];
+        s.dim[d] += 3;
+        return slice(m, source(m, s, dtype), d, 2, 2 + n);
+    }
+    if (how == 2) {
+        for (int d = 0; d < s.rank; d++) last.axes[d] = d <= p->first - 1 ? d : d == p->first ? s.rank - 1 : d - 1;
+        fb_shape own = s;
+        for (int d = 0; d < s.rank; d++) own.dim[last.axes[d]] = s.dim[d];
+        fb_id x = source(m, own, dtype);
+        return add(m, FB_OP_PERMUTE, &last, 1, &x);
+    }
+    fb_id x = source(m, s, dtype);
+    return how == 3 ? add1(m, FB_OP_NEG, x) : x;
+}
+
+static fb_id picture_windows(maker *m, const picture *p, fb_id x, const int64_t *stride)
+{
+    for (int d = 0; d < p->space; d++) {
+        int64_t span = p->dilation[d] * (p->kernel[d] - 1) + 1;
+        fb_attrs a = {.dim = p->first + 1 + d, .stop = span, .step = stride[d]};
+        x = add(m, FB_OP_UNFOLD, &a, 1, &x);
+        a = (fb_attrs){.dim = p->first + 1 + p->space + d, .stop = span, .step = p->dilation[d]};
+        if (p->dilation[d] > 1) x = add(m, FB_OP_SLICE, &a, 1, &x);
+    }
+    for (int d = 0; d < p->space && x != FB_NONE; d++) { /* some of them alone */
+        int64_t n = at(m, x)->shape.dim[p->first + 1 + d];
+        if (n > 2 && one_in(m, 6)) x = slice(m, x, p->first + 1 + d, 1, n - below(m, 2));
+    }
+    return x;
+}
+
+/* The windows as columns: one product with the weights for each group. */
+static fb_id picture_product(maker *m, const picture *p, fb_id x, fb_id w)
+{
+    const fb_shape s = at(m, x)->shape;
+    int64_t depth = p->in, places = 1;
+    fb_attrs turn = {.n_axes = s.rank}, columns = {.shape = {.rank = p->first, .dim = {p->batch}}};
+    for (int d = 0; d < p->space; d++) {
+        turn.axes[p->first + 1 + d] = p->first + 1 + p->space + d;
+        turn.axes[p->first + 1 + p->space + d] = p->first + 1 + p->order[d];
+        depth *= p->kernel[d];
+        places *= s.dim[p->first + 1 + d];
+    }
+    turn.axes[p->first] = p->first;
+    fb_attrs rows = {.shape = {.rank = 2, .dim = {p->out, depth}}};
+    if (p->groups > 1) {
+        columns.shape.dim[columns.shape.rank++] = p->groups;
+        rows.shape = (fb_shape){.rank = 3, .dim = {p->groups, p->out, depth}};
+    }
+    columns.shape.dim[columns.shape.rank++] = depth;
+    columns.shape.dim[columns.shape.rank++] = places;
+    x = add(m, FB_OP_PERMUTE, &turn, 1, &x);
+    x = add(m, FB_OP_VIEW, &columns, 1, &x);
+    return add2(m, FB_OP_MATMUL, add(m, FB_OP_VIEW, &rows, 1, &w), x);
+}
+
+/* As scripts write them (scripts/lib/pictures.lua), with a little before and behind them. */
+static void add_convolution(maker *m)
+{
+    picture p = {.space = 1 + (int)below(m, SPACE), .batch = below(m, 4), .groups = 1, .in = 1 + below(m, 4)};
+    int64_t size[SPACE], stride[SPACE], most = m->most;
+    fb_dtype dtype = one_in(m, 5) ? below(m, 2) ? FB_F16 : FB_BF16 : FB_F32;
+    fb_attrs pad = {0}, flip = {0};
+    bool any = false;
+    p.out = 1 + below(m, 6);
+    p.first = p.batch > 0;
+    if (one_in(m, 3)) p.groups = 2 + below(m, 2);
+    fb_shape weights = {.rank = 2 + p.space, .dim = {p.groups * p.out, p.in}};
+    for (int d = 0; d < p.space; d++) {
+        int dim = p.first + 1 + d;
+        p.kernel[d] = weights.dim[2 + d] = 1 + below(m, p.space == SPACE ? 3 : 5);
+        p.dilation[d] = one_in(m, 3) ? 2 : 1;
+        p.order[d] = d;
+        stride[d] = one_in(m, 3) ? 2 + below(m, 2) : 1;
+        if (below(m, 2)) pad.before[dim] = below(m, 3), pad.after[dim] = below(m, 3);
+        any |= pad.before[dim] || pad.after[dim];
+        size[d] = p.dilation[d] * (p.kernel[d] - 1) + 1 + below(m, 18 / p.space);
+        flip.axes[flip.n_axes++] = 2 + d;
+    }
+    if (p.space > 1 && one_in(m, 6)) p.order[0] = p.space - 1, p.order[p.space - 1] = 0;
+    m->most = MOST_OF_WINDOWS;
+    fb_id x = tamed(m, picture_tensor(m, &p, size, dtype), 10), w = source(m, weights, dtype);
+    if (any) x = add(m, FB_OP_PAD, &pad, 1, &x);
+    if (one_in(m, 6)) w = add(m, FB_OP_FLIP, &flip, 1, &w);
+    x = picture_windows(m, &p, x, stride);
+    fb_id y = x == FB_NONE || w == FB_NONE ? FB_NONE : picture_product(m, &p, x, w);
+    m->most = most;
+    if (y == FB_NONE) return;
+    if (below(m, 2)) y = add2(m, FB_OP_ADD, y, source(m, (fb_shape){.rank = 2, .dim = {p.out, 1}}, dtype));
+    if (below(m, 2)) y = activation(m, tamed(m, y, ceiling(m, y)));
+    if (y != FB_NONE && one_in(m, 3)) add_permute(m, y);
+}
+
 /* Steps that are written out, each of what the one before gave: a plan may make a loop of them. One may be unlike, and
  * what leaves them is all, joined, or one, or their gradient. */
 static void add_steps(maker *m)
@@ -1320,6 +1435,7 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
     if (vast) add_vast(&m);
     if (!m.large && seed % 8 == 6) add_steps(&m); /* neither of one that is paired */
     if (seed % 8 == 2) add_first(&m);
+    if (!m.large && seed % 8 == 4) add_convolution(&m);
     add_outputs(&m);
     FB_VEC_FREE(&m.values);
     FB_VEC_FREE(&m.size);

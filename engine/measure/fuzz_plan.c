@@ -3,6 +3,7 @@
 
 #include "base/vec.h"
 #include "decide/preset.h"
+#include "judge/library.h"
 
 #include <string.h>
 
@@ -187,6 +188,21 @@ static fb_plan *dressed(chooser *c, fb_plan *plan)
     return plan;
 }
 
+/* Convolutions as a library's, where it has them: two of three. */
+static fb_plan *convolving(chooser *c, fb_plan *plan)
+{
+    for (fb_id i = 0; i < c->g->n_nodes; i++) {
+        fb_convolution call;
+        fb_id tensor;
+        int64_t first;
+        if (fb_node_class(c->g, i) == FB_CLASS_CONTRACTION &&
+            fb_library_convolves(fb_planner_machine(fb_plan_planner(plan)), c->g, i, &call, &tensor, &first) &&
+            below(c, 3))
+            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LIBRARY, .a = i, .b = FB_NONE}, false);
+    }
+    return plan;
+}
+
 /* Some loops, or all of the plan, as one kernel, where they can be. */
 static fb_plan *merged(chooser *c, fb_plan *plan)
 {
@@ -231,6 +247,7 @@ fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
         fb_edit e = below(&c, ODD) ? choose_edit(&c, nodes) : odd_edit(&c, nodes);
         plan = edited(plan, &e, below(&c, 4) == 0);
     }
+    if (number > 1) plan = convolving(&c, plan);
     if (number > 1 && c.n_computed && below(&c, 3) == 0) plan = dressed(&c, plan);
     if (c.n_computed && below(&c, 12) == 0) ask_nonsense(&c, plan);
     if (fb_planner_machine(p)->target->graphs && below(&c, 2))
