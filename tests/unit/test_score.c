@@ -29,6 +29,7 @@
 
 #include "base/rng.h"
 #include "decide/preset.h"
+#include "judge/library.h"
 #include "measure/check_parts.h"
 #include "measure/judge.h"
 #include "measure/measure.h"
@@ -50,8 +51,8 @@ enum {
     MOST_LAUNCHES = 40,   /* of a program whose list is made wrong */
 };
 
-static const char *const presets[] = {"none", "eager", "max", "inductor", "one kernel"};
-enum { PRESETS = sizeof presets / sizeof *presets, ONE_KERNEL = PRESETS - 1 };
+static const char *const presets[] = {"none", "eager", "max", "inductor", "one kernel", "convolutions"};
+enum { PRESETS = sizeof presets / sizeof *presets, ONE_KERNEL = PRESETS - 2, CONVOLUTIONS };
 
 static uint64_t seed;
 static bool full;
@@ -199,6 +200,12 @@ enum {
     CALL_STEP,
     CALL_PRODUCT_K,
     CALL_PRODUCT_TURNED,
+    CALL_STRIDE,
+    CALL_BEFORE,
+    CALL_DILATION,
+    CALL_TAP,
+    CALL_GROUPS,
+    CALL_CHANNEL,
     CALLS
 };
 static const struct {
@@ -219,7 +226,32 @@ static const struct {
     [CALL_STEP] = {MUTATE_STEP, "arguments of another step"},
     [CALL_PRODUCT_K] = {MUTATE_LAST_K, "a product's k - 1"},
     [CALL_PRODUCT_TURNED] = {MUTATE_TRANSPOSED, "a product's strides exchanged"},
+    [CALL_STRIDE] = {MUTATE_LIBRARY, "a convolution's windows one further on"},
+    [CALL_BEFORE] = {MUTATE_LIBRARY, "a convolution's padding begins one later"},
+    [CALL_DILATION] = {MUTATE_LIBRARY, "a convolution's kernel one further apart"},
+    [CALL_TAP] = {MUTATE_LAST_K, "a convolution's kernel less its last element"},
+    [CALL_GROUPS] = {MUTATE_LIBRARY, "a convolution's groups read the first one's channels"},
+    [CALL_CHANNEL] = {MUTATE_LIBRARY, "a convolution's channels one less apart"},
 };
+
+/* Along the last dimension that has more than one place, or element of the kernel. What is outside of x stays 0. */
+static bool spoil_convolution(fb_convolution *c, int variant)
+{
+    fb_convolution_dim *places = NULL, *taps = NULL;
+    for (int d = 0; d < c->space; d++) {
+        if (c->dim[d].places > 1) places = &c->dim[d];
+        if (c->dim[d].kernel > 1) taps = &c->dim[d];
+    }
+    switch (variant) {
+    case CALL_STRIDE: return places ? places->stride++, true : false;
+    case CALL_BEFORE: return places ? places->before++, true : false;
+    case CALL_DILATION: return taps ? taps->dilation++, true : false;
+    case CALL_TAP: return taps ? taps->kernel--, true : false;
+    case CALL_GROUPS: return c->groups > 1 ? c->out *= c->groups, c->groups = 1, true : false;
+    case CALL_CHANNEL: return c->in > 1 && c->x_channel > 1 ? c->x_channel--, true : false;
+    default: return false;
+    }
+}
 
 /* Makes the call wrong, where that is another call; for good, in a process of its own. */
 static bool spoil_call(fb_program *p, int launch, int variant)
@@ -227,6 +259,25 @@ static bool spoil_call(fb_program *p, int launch, int variant)
     fb_launch *l = &p->launches[launch];
     fb_gemm_call *c = l->kind == FB_LAUNCH_GEMM ? &p->gemms[l->gemm] : NULL;
     fb_chain_product_call *products = (fb_chain_product_call *)(uintptr_t)l->products;
+    bool convolves = c && c->convolution.space > 0;
+    switch (variant) {
+    case CALL_STRIDE:
+    case CALL_BEFORE:
+    case CALL_DILATION:
+    case CALL_TAP:
+    case CALL_GROUPS:
+    case CALL_CHANNEL: return convolves && spoil_convolution(&c->convolution, variant);
+    case CALL_A_TURNED: /* what is of no use to a convolution */
+    case CALL_B_TURNED:
+    case CALL_K:
+    case CALL_BLOCK_K:
+    case CALL_ROWS:
+    case CALL_COLUMNS:
+    case CALL_BATCH:
+        if (convolves) return false;
+        break;
+    default: break;
+    }
     switch (variant) {
     case CALL_K: return c && c->k > 1 ? c->k--, true : false;
     case CALL_BLOCK_K: return c && c->k > 3 ? c->k /= 2, true : false;
@@ -1096,13 +1147,41 @@ static bool is_new(batch *b, score_case *c)
     return any;
 }
 
+static bool is_convolution(const fb_machine *m, const fb_graph *g, fb_id node)
+{
+    fb_convolution call;
+    fb_id tensor;
+    int64_t first;
+    return fb_node_class(g, node) == FB_CLASS_CONTRACTION && fb_library_convolves(m, g, node, &call, &tensor, &first);
+}
+
+static bool has_convolutions(const fb_machine *m, const fb_graph *g)
+{
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (is_convolution(m, g, i)) return true;
+    return false;
+}
+
+/* Each as a library's call, also where it is so small that a kernel of ours is preferred. */
+static fb_plan *convolutions(fb_planner *planner)
+{
+    const fb_graph *g = fb_planner_graph(planner);
+    fb_plan *plan = fb_plan_new(planner);
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (is_convolution(fb_planner_machine(planner), g, i))
+            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LIBRARY, .a = i, .b = FB_NONE});
+    return plan;
+}
+
 static void add_plan(batch *b, const fb_graph *g, const char *what, int dtype, int target, int number)
 {
     fb_error err = {0};
     const char *preset = presets[number];
     const fb_target *written = target ? &fb_target_cuda : &fb_target_c;
     fb_planner *planner = fb_planner_new(g, &b->machine[target]);
-    fb_plan *plan = number == ONE_KERNEL ? one_kernel(planner) : fb_preset_find(preset)->make(planner, &err);
+    fb_plan *plan = number == ONE_KERNEL     ? one_kernel(planner)
+                    : number == CONVOLUTIONS ? convolutions(planner)
+                                             : fb_preset_find(preset)->make(planner, &err);
     fb_program *p = !plan                  ? NULL
                     : number == ONE_KERNEL ? fb_lower(plan, written, &err)
                                            : fb_lower_apart(plan, written, &err);
@@ -1139,7 +1218,7 @@ static bool is_chosen(const char *what, int dtype, int target, int number)
     static const uint64_t sample[TARGETS] = {100, 25}; /* a C++ compiler takes much longer for a plan */
     const char *text = getenv("FB_SHARE");
     uint64_t share = text ? strtoull(text, NULL, 10) : full ? 1000 : sample[target] / SAMPLE_PART;
-    if (number == ONE_KERNEL && !text && !full) share *= 4; /* of few scripts */
+    if (number >= ONE_KERNEL && !text && !full) share *= 4; /* of few scripts */
     const char *only = getenv("FB_TARGET");
     if (only && strcmp(only, target_names[target]) != 0) return false;
     only = getenv("FB_PRESET");
@@ -1173,6 +1252,7 @@ static void score_variant(batch *b, fb_script *s, const char *script, const char
                 FB_VEC_PUSH(&b->graphs, g);
             }
             if (k == ONE_KERNEL && g->n_regions < 2) continue;
+            if (k == CONVOLUTIONS && !has_convolutions(&b->machine[target], g)) continue;
             if (k == ONE_KERNEL) flush_target(b, target); /* its stages' names are its own */
             add_plan(b, g, what, dtype, target, k);
             if (k == ONE_KERNEL) flush_target(b, target);
@@ -1221,17 +1301,21 @@ static void score_script(batch *b, const char *path)
     json_decref(set);
 }
 
+/* The host's library convolves, as oneDNN does. */
 static void score_share(int process)
 {
+    static const char convolutions[] = "tests/unit/convolutions.lua";
     batch *b = fb_calloc(1, sizeof *b);
     const char *only = getenv("FB_SCRIPT");
     b->process = process;
     fb_machine_default(&b->machine[0], FB_DEVICE_HOST);
     fb_machine_default(&b->machine[1], FB_DEVICE_CUDA);
+    b->machine[0].convolution = b->machine[0].gemm[FB_F32];
     for (int i = 0; fb_embedded_files[i].path; i++) {
         const char *path = fb_embedded_files[i].path;
         if (is_bundled(path) && (!only || strstr(path, only))) score_script(b, path);
     }
+    if (!only || strstr(convolutions, only)) score_script(b, convolutions);
     flush(b);
     fb_free(b);
 }
