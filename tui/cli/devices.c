@@ -126,6 +126,7 @@ static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
     rate_line(out, "copy, cold", &m->copy_cold, FB_UNIT_BYTE_RATE, kind_of(m, "copy_cold"));
     rate_line(out, "gemm f32", &m->gemm[FB_F32], FB_UNIT_FLOP_RATE, kind_of(m, "gemm.f32"));
     rate_line(out, "gemm bf16", &m->gemm[FB_BF16], FB_UNIT_FLOP_RATE, kind_of(m, "gemm.bf16"));
+    rate_line(out, "convolution f32", &m->convolution, FB_UNIT_FLOP_RATE, kind_of(m, "convolution"));
 }
 
 /* What a recording says of where it comes from. */
