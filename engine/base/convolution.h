@@ -22,7 +22,7 @@ typedef struct {
 } fb_convolution_dim;
 
 typedef struct {
-    int space; /* dimensions; 0: no convolution */
+    int space;                      /* dimensions; 0: no convolution */
     int64_t batch, groups, in, out; /* in, out: channels of one group */
     int64_t x_batch, x_channel;     /* steps of x from one to the next; groups follow each other */
     int64_t w_out, w_in;            /* steps of the weights */

@@ -110,7 +110,8 @@ static void find(void)
     BIND(entries, dnnl->handle)
     lib.threads = dnnl->threads;
     if (lib.threads) BIND(openmp, dnnl->handle)
-    lib.found = lib.set_fpmath(DNNL_STRICT) == DNNL_SUCCESS; /* the environment could ask for fewer bits than floats have */
+    lib.found =
+        lib.set_fpmath(DNNL_STRICT) == DNNL_SUCCESS; /* the environment could ask for fewer bits than floats have */
 }
 
 static void start(void)
@@ -278,7 +279,8 @@ fb_dnnl_convolution *fb_dnnl_convolution_new(const fb_convolution *of, int threa
 
 static bool copied(const operand *o, bool out)
 {
-    const exec_arg args[] = {{DNNL_ARG_FROM, out ? o->blocked : o->memory}, {DNNL_ARG_TO, out ? o->memory : o->blocked}};
+    const exec_arg args[] = {{DNNL_ARG_FROM, out ? o->blocked : o->memory},
+                             {DNNL_ARG_TO, out ? o->memory : o->blocked}};
     return !o->copy || lib.execute(o->copy, lib.stream, 2, args) == DNNL_SUCCESS;
 }
 

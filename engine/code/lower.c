@@ -910,7 +910,7 @@ static bool only_convolves(const fb_plan *plan, const fb_group *group)
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     int64_t strides[FB_MAX_RANK];
     bool uneven = false;
-    for (int arg = 0; arg < 2 && group->family == FB_FAMILY_LIBRARY; arg++)
+    for (int arg = 0; arg < 2 && fb_family_row_of(group->family)->calls; arg++)
         uneven |= fb_storage_operand(g, group->nest->accumulator, arg, strides) == FB_OPERAND_UNEVEN;
     return uneven;
 }
@@ -928,7 +928,8 @@ fb_program *fb_lower_portable(const fb_plan *plan, const fb_target *target, fb_e
         fb_id product = group->nest->accumulator;
         fb_verdict why =
             fb_plan_try(own ? own : plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = product, .b = FB_NONE}, &next);
-        fine = next || fb_fail(err, FB_ERR_LIMIT, "`%s` would have to be generated: %s", g->nodes[product].name, why.text);
+        fine =
+            next || fb_fail(err, FB_ERR_LIMIT, "`%s` would have to be generated: %s", g->nodes[product].name, why.text);
         if (own) fb_plan_free(own);
         own = next;
     }
@@ -950,8 +951,9 @@ bool fb_lower_eject(const fb_plan *plan, int group, const fb_target *target, con
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     fb_arena *arena = fb_arena_new();
     fb_hash *interface = FB_NEW_ARRAY(arena, fb_hash, fb_plan_groups(plan));
-    fb_program *p = lower(plan, target,
-                          &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, LOWER_WHOLE, err);
+    fb_program *p =
+        lower(plan, target, &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface},
+              LOWER_WHOLE, err);
     if (!p) {
         fb_arena_free(arena);
         return false;

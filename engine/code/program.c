@@ -223,7 +223,7 @@ void fb_program_add_convolution(fb_hasher *h, const fb_convolution *c)
     fb_hasher_add(h, facts, sizeof facts);
     for (int d = 0; d < c->space; d++) {
         const fb_convolution_dim *at = &c->dim[d];
-        const int64_t dim[] = {at->size,     at->kernel, at->places, at->stride, at->dilation,
+        const int64_t dim[] = {at->size,   at->kernel, at->places, at->stride, at->dilation,
                                at->before, at->after,  at->x_step, at->w_step};
         fb_hasher_add(h, dim, sizeof dim);
     }

@@ -22,12 +22,12 @@ typedef struct {
     fb_id x;               /* the tensor under its pad */
     bool space[FB_MAX_RANK];
     int64_t x_strides[FB_MAX_RANK];
-    fb_access at;               /* in x */
-    fb_ix batch[FB_MAX_RANK];   /* variables of the operand's dims in front */
-    fb_ix step[MOST_PARTS];     /* of the sum: channels, and elements of the kernel */
-    int64_t below[MOST_PARTS];  /* … and how many steps each of them is */
-    fb_ix place[MOST_PARTS];    /* of the result */
-    int64_t apart[MOST_PARTS];  /* … and how far one of each is from the next */
+    fb_access at;              /* in x */
+    fb_ix batch[FB_MAX_RANK];  /* variables of the operand's dims in front */
+    fb_ix step[MOST_PARTS];    /* of the sum: channels, and elements of the kernel */
+    int64_t below[MOST_PARTS]; /* … and how many steps each of them is */
+    fb_ix place[MOST_PARTS];   /* of the result */
+    int64_t apart[MOST_PARTS]; /* … and how far one of each is from the next */
     int n_batch, n_steps, n_places;
 } windows;
 
@@ -78,8 +78,7 @@ static int split(windows *w, fb_ix var, fb_ix to[MOST_PARTS], int64_t below[MOST
         to[i] = fb_ix_var(w->pool, "part", (i + 1 < n ? below[i + 1] : extent) / below[i]);
         whole = fb_ix_add(w->pool, whole, fb_ix_scale(w->pool, to[i], below[i]));
     }
-    for (int d = 0; d < w->at.rank && n; d++)
-        w->at.coords[d] = fb_ix_substitute(w->pool, w->at.coords[d], var, whole);
+    for (int d = 0; d < w->at.rank && n; d++) w->at.coords[d] = fb_ix_substitute(w->pool, w->at.coords[d], var, whole);
     for (int i = 0; i < w->at.n_guards && n; i++)
         w->at.guards[i].at = fb_ix_substitute(w->pool, w->at.guards[i].at, var, whole);
     return n;
@@ -176,7 +175,8 @@ static bool read_space(windows *w, int d, bool step_used[], bool place_used[], i
     }
     out->before = begin < 0 ? -begin : 0;
     int64_t end = (out->places - 1) * stride + (out->kernel - 1) * dilation + 1;
-    int64_t over = out->before + out->size - end; /* what no window reaches; of less than a step libraries know by themselves */
+    int64_t over =
+        out->before + out->size - end; /* what no window reaches; of less than a step libraries know by themselves */
     out->after = over < 0 ? -over : 0;
     if (over >= stride) out->size -= over / stride * stride;
     return out->size > 0 && ((!out->before && !out->after) || guarded(w, d));
@@ -191,8 +191,7 @@ static bool read_all_space(windows *w, bool step_used[], int64_t *first, fb_conv
         fb_convolution_dim dim;
         int64_t from_next;
         if (!w->space[d]) continue;
-        if (out->space == FB_CONVOLUTION_SPACE ||
-            !read_space(w, d, step_used, place_used, first, &dim, &from_next))
+        if (out->space == FB_CONVOLUTION_SPACE || !read_space(w, d, step_used, place_used, first, &dim, &from_next))
             return false;
         int at = out->space++;
         for (; at > 0 && FB_MUTATE(61, from_next > apart[at - 1], false); at--) {
@@ -265,25 +264,38 @@ static bool read_batches(const windows *w, fb_id product, const int64_t *weights
     return true;
 }
 
-/* Libraries know of no other steps. Of one element there is none: any will do. */
-static bool steps_forward(fb_convolution *c)
+typedef struct {
+    int64_t *step, extent;
+} line;
+
+/* Are the elements of a tensor of so many dims apart from each other, and none in front of the first? Libraries know of no
+ * others. Of one element there is no step: any will do. */
+static bool lie_apart(line *of, int n)
 {
-    struct {
-        int64_t *step, extent;
-    } all[4 + 2 * FB_CONVOLUTION_SPACE] = {{&c->x_batch, c->batch},
-                                           {&c->x_channel, c->groups * c->in},
-                                           {&c->w_out, c->groups * c->out},
-                                           {&c->w_in, c->in}};
-    int n = 4;
-    for (int d = 0; d < c->space; d++) {
-        all[n].step = &c->dim[d].x_step, all[n++].extent = c->dim[d].size;
-        all[n].step = &c->dim[d].w_step, all[n++].extent = c->dim[d].kernel;
-    }
+    int64_t reach = 0; /* of the dims that step less */
     for (int i = 0; i < n; i++) {
-        if (all[i].extent == 1) *all[i].step = 1;
-        if (*all[i].step < 1) return false;
+        int least = i;
+        if (of[i].extent == 1) *of[i].step = 1;
+        for (int k = i + 1; k < n; k++)
+            if (of[k].extent > 1 && (of[least].extent == 1 || *of[k].step < *of[least].step)) least = k;
+        const line next = of[least];
+        of[least] = of[i], of[i] = next;
+        if (next.extent == 1) continue;
+        if (*next.step <= reach) return false;
+        reach += (next.extent - 1) * *next.step;
     }
     return true;
+}
+
+static bool all_lie_apart(fb_convolution *c)
+{
+    line x[2 + FB_CONVOLUTION_SPACE] = {{&c->x_batch, c->batch}, {&c->x_channel, c->groups * c->in}};
+    line w[2 + FB_CONVOLUTION_SPACE] = {{&c->w_out, c->groups * c->out}, {&c->w_in, c->in}};
+    for (int d = 0; d < c->space; d++) {
+        x[2 + d] = (line){&c->dim[d].x_step, c->dim[d].size};
+        w[2 + d] = (line){&c->dim[d].w_step, c->dim[d].kernel};
+    }
+    return lie_apart(x, 2 + c->space) && lie_apart(w, 2 + c->space);
 }
 
 /* Steps of the weights: as they lie, or as they are laid out for a product. */
@@ -309,14 +321,15 @@ static bool read(windows *w, fb_id product, fb_convolution *out, int64_t *first)
         return false;
     for (int d = 0; d < out->space; d++) out->dim[d].w_step *= weights[left - 1];
     out->w_in *= weights[left - 1];
-    return read_batches(w, product, weights, step, out) && steps_forward(out);
+    return read_batches(w, product, weights, step, out) && all_lie_apart(out);
 }
 
-bool fb_convolution_of(const fb_graph *g, fb_id product, fb_convolution *out, fb_id *base, int64_t *offset)
+bool fb_graph_convolution(const fb_graph *g, fb_id product, fb_convolution *out, fb_id *base, int64_t *offset)
 {
     const fb_contraction c = fb_contraction_of(g, product);
     windows w = {.g = g, .shape = &g->nodes[c.operand[1]].shape};
     *out = (fb_convolution){0};
+    if (c.operand[0] == c.operand[1]) return false; /* one matrix, laid out once, is both sides */
     if (c.batch * c.rows * c.columns * c.depth == 0 || !find_tensor(&w, c.operand[1])) return false;
     if (!fb_access_strided(g, w.x, base, offset, w.x_strides)) return false;
     w.pool = fb_index_pool_new();

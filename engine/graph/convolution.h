@@ -10,6 +10,6 @@
  * to three dimensions of one tensor that lies strided in memory, or its left one no weights that do, or that a product
  * would have laid out (graph/storage.h). What windows reach outside of the tensor is 0. *base and *offset: where x begins,
  * in elements of that node's storage; weights begin where the left operand does. */
-bool fb_convolution_of(const fb_graph *g, fb_id product, fb_convolution *out, fb_id *base, int64_t *offset);
+bool fb_graph_convolution(const fb_graph *g, fb_id product, fb_convolution *out, fb_id *base, int64_t *offset);
 
 #endif

@@ -157,7 +157,7 @@ static bool is_of_library(const fb_graph *g, fb_id node, const bool *of_library)
         fb_id tensor;
         for (int arg = 0; arg < 2; arg++)
             if (fb_storage_operand(g, node, arg, strides) == FB_OPERAND_UNEVEN)
-                return fb_convolution_of(g, node, &convolution, &tensor, &first);
+                return fb_graph_convolution(g, node, &convolution, &tensor, &first);
         return true;
     }
     bool any = false;

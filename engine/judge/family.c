@@ -241,8 +241,9 @@ static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, bool lai
     fb_library_epilogue epilogue;
     if (convolves && m->target->library_epilogues && k->n_nodes > 1) {
         fb_id other = k->nodes[k->nodes[0] == product ? 1 : 0];
-        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                               "cuDNN convolves and does nothing else here: `%s` is another kernel", g->nodes[other].name);
+        *why =
+            fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                            "cuDNN convolves and does nothing else here: `%s` is another kernel", g->nodes[other].name);
         return false;
     }
     return !m->target->library_epilogues || fb_library_epilogue_of(k, &epilogue, why);

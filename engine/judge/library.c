@@ -148,7 +148,7 @@ bool fb_library_convolves(const fb_machine *m, const fb_graph *g, fb_id product,
     *out = (fb_convolution){0};
     bool convolves = m->convolution.n && (dtype == FB_F32 || fb_dtype_is_half(dtype)) &&
                      fb_storage_operand(g, product, 1, strides) != FB_OPERAND_LIES &&
-                     fb_convolution_of(g, product, out, tensor, first) && (!m->target->grid || is_dense(out));
+                     fb_graph_convolution(g, product, out, tensor, first) && (!m->target->grid || is_dense(out));
     if (!convolves) *out = (fb_convolution){0};
     return convolves;
 }

@@ -47,7 +47,7 @@ static void count_groups(const fb_plan *plan, fb_fuzz_coverage *c)
         const fb_group *group = fb_plan_group(plan, i);
         for (int k = 0; group->nest && k < group->n_nodes; k++)
             there[group->family][g->nodes[group->nodes[k]].op] = true;
-        for (int k = 0; group->family == FB_FAMILY_LIBRARY && k < group->n_nodes; k++)
+        for (int k = 0; fb_family_row_of(group->family)->calls && k < group->n_nodes; k++)
             convolves |= is_convolution(plan, group->nodes[k]);
     }
     c->convolutions += convolves;

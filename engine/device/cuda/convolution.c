@@ -235,8 +235,8 @@ static bool take(fb_cuda_device *d, fb_cuda_convolution *c, cudnnBackendDescript
     return true;
 }
 
-static void propose(fb_cuda_device *d, fb_cuda_convolution *c, const fb_gemm_call *call,
-                    cudnnBackendDescriptor_t graph, int mode)
+static void propose(fb_cuda_device *d, fb_cuda_convolution *c, const fb_gemm_call *call, cudnnBackendDescriptor_t graph,
+                    int mode)
 {
     maker m = {.d = d};
     cudnnBackendDescriptor_t guess = make(&m, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[ASKED] = {NULL};

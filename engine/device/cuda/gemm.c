@@ -17,8 +17,8 @@ struct fb_cuda_gemm {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t left, right, result; /* B, A and C of the row-major call */
     cublasLtMatrixLayout_t addend;              /* NULL: none */
-    fb_cuda_convolution *convolution; /* NULL: it is a product */
-    int which;                        /* of the proposals is taken */
+    fb_cuda_convolution *convolution;           /* NULL: it is a product */
+    int which;                                  /* of the proposals is taken */
     int n_proposed; /* what the library thinks best, the best first: a guess, from a table of its own */
     cublasLtMatmulHeuristicResult_t proposed[8];
 };
@@ -196,8 +196,8 @@ bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_arg
     cublasStatus_t status = d->f->cublasLtMatmul(
         d->blas, g->desc, f64 ? (const void *)&alpha64 : &alpha, (const void *)(at->b + (size_t)call->b_offset * size),
         g->left, (const void *)(at->a + (size_t)call->a_offset * size), g->right, f64 ? (const void *)&beta64 : &beta,
-        addend, g->addend ? g->addend : g->result, (void *)at->c, g->result, &g->proposed[g->which].algo, (void *)d->workspace,
-        FB_CUDA_WORKSPACE, (cudaStream_t)d->stream);
+        addend, g->addend ? g->addend : g->result, (void *)at->c, g->result, &g->proposed[g->which].algo,
+        (void *)d->workspace, FB_CUDA_WORKSPACE, (cudaStream_t)d->stream);
     return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "multiplying");
 }
 

@@ -104,8 +104,8 @@ void fb_host_machine(fb_machine *m, fb_host_sgemm *sgemm)
     read_sgemm(kept, &chosen);
     if (sgemm) *sgemm = guessed_sgemm();
     if (kept && fb_machine_from_json(&known, json_object_get(kept, "machine"), NULL) &&
-        strcmp(known.name, m->name) == 0 &&
-        known.glane_steps > 0 && (known.convolution.n > 0) == fb_dnnl_convolves() && /* else from before these were measured */
+        strcmp(known.name, m->name) == 0 && known.glane_steps > 0 &&
+        (known.convolution.n > 0) == fb_dnnl_convolves() && /* else from before these were measured */
         strcmp(chosen.library, dnnl_here()) == 0) {
         *m = known;
         if (sgemm) *sgemm = chosen;
