@@ -350,6 +350,9 @@ return function(g)
 end
 LUA
 fb check twice.lua eager --device host
+is "an operand that is both sides, and one that a library may convolve" 0 out '✓ eager'
+sed -i 's/"f32"/"f64"/' twice.lua
+fb check twice.lua eager --device host
 is "an operand that is both sides" 0 out '✓ eager'
 fb run twice.lua eager --device host --format json
 is "is laid out once" 0 out '"launches": 5,'
