@@ -20,6 +20,8 @@ exported "LoRA, products of 16 bits by the library, odd sizes" lora lora_mlp lor
 exported "a DLRM training step" dlrm models/dlrm train:max --set batch=3 --set rows=50
 exported "attention in one kernel, 16 bits, odd length" attention models/attention max --set seq=33 --set dtype=f16
 exported "a transformer's training step" transformer models/transformer train:max --set batch=1 --set tokens=5 --set size=16 --set hidden=24 --set heads=2
+exported "a convolution, which is a product there" plane "$FB_SRCDIR/tests/unit/convolutions.lua" plane:auto --set channels=64
+exported "one in groups of several pictures, which is generated" grouped "$FB_SRCDIR/tests/unit/convolutions.lua" groups:auto --set channels=64 --set batch=8
 exported "a training loop whose parameters stay changed" trained models/mlp_loop assigned:max --set hidden=16
 exported "one whose weights are carried and exchanged" carried models/mlp_loop carried:max --set hidden=16
 

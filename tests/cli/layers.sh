@@ -345,7 +345,7 @@ done <<'END'
 END
 cat >twice.lua <<'LUA'
 return function(g)
-  local x = g:input("x", { 511 }, "f32", { dist = "normal" }):unfold(0, 256)
+  local x = g:input("x", { 511 }, "f64", { dist = "normal" }):unfold(0, 256) -- no library convolves doubles
   return x:matmul(x), x:transpose(0, 1):matmul(x)
 end
 LUA
