@@ -523,9 +523,11 @@ static void lower_library(fb_lowering *l, const fb_group *group, int number)
                          .k = c.depth,
                          .batch = c.batch};
     set_operand(l, &c, 0, &call, &bases[0]);
-    if (!fb_library_convolves(&l->machine, l->g, product, &call.convolution, &bases[1], &call.b_offset))
+    int64_t first;
+    if (fb_library_convolves(&l->machine, l->g, product, &call.convolution, &bases[1], &first))
+        call.b_offset = FB_MUTATE(62, first, 0);
+    else
         set_operand(l, &c, 1, &call, &bases[1]);
-    if (call.convolution.space) call.b_offset = FB_MUTATE(62, call.b_offset, 0);
     call.c_row = call.n;
     call.c_batch = call.m * call.n;
     call.epilogue = call.bias = call.addend = FB_NONE;
