@@ -245,7 +245,7 @@ static bool add_kernel(fb_table *t, const fb_kernel *k, const char *arch, const 
 static void add_call(fb_table *t, const fb_gemm_call *g)
 {
     fb_table_row(t);
-    fb_table_cell(t, "cuBLASLt");
+    fb_table_cell(t, g->convolution.space ? "cuDNN" : "cuBLASLt");
     fb_table_cell(t, fb_family_name(FB_FAMILY_LIBRARY));
     fb_str text = {0};
     fb_str_addf(&text, "%lld×%lld×%lld", (long long)g->m, (long long)g->n, (long long)g->k);
