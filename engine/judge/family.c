@@ -137,9 +137,9 @@ static double convolution_us(const fb_machine *m, const fb_convolution *c, const
 {
     double flops = fb_convolution_flops(c), us = fb_time_us(flops, fb_rate_at(&m->convolution, flops));
     if (!m->target->grid) return us + fb_schedule_host_copies_us(m, c, dtype);
-    /* for groups there are no kernels of that quality: on an H200 169 µs where 87 were foreseen, and of one channel each
-     * 650 for 109 */
-    if (c->groups > 1) us *= c->in == 1 ? 6 : 2;
+    /* For groups there are no kernels of that quality, nor faster ones in 16 bits: on an H200 169 µs where 87 were foreseen,
+     * and of one channel each 650 for 109. */
+    if (c->groups > 1) return us * (c->in == 1 ? 6 : 2);
     /* in 16 bits and tf32 as much faster as products are */
     return us * fb_rate_at(&m->gemm[FB_F32], flops) / fb_rate_at(rates, flops);
 }
