@@ -9,7 +9,7 @@
  *     check_gpu --compile ARCH [--part PART] [--only TEXT] [--mode stream|graph] [--small N]
  *     check_gpu --parts
  *
- * Parts are shares of the plans of each script and of "gemm" and "chain" ("scripts/models/dlrm.lua:1/3"), which --parts
+ * Parts are shares of the plans of each script, of one of convolutions, and of "gemm" and "chain" ("scripts/models/dlrm.lua:1/3"), which --parts
  * lists, so that several can run side by side (side_by_side.sh). With --small no parameter is larger than N, for tools
  * that make everything slow. With --done, cases that the file names are passed over, and one that passes is added to
  * it, so that a run that was stopped goes on where it was. Each line ends with the seconds that its case took, those
@@ -466,6 +466,9 @@ static bool is_bundled(const char *path)
            strcmp(path + n - 6, ".d.lua") != 0;
 }
 
+/* What no bundled script has: kinds of convolutions, which `inductor` leaves to a library. */
+static const char convolutions[] = "tests/unit/convolutions.lua";
+
 static bool is_wanted(const char *part)
 {
     return !run.part || strcmp(run.part, part) == 0;
@@ -476,7 +479,7 @@ static int list_parts(void)
     for (int share = 0; share < SHARES; share++) {
         for (int i = 0; fb_embedded_files[i].path; i++)
             if (is_bundled(fb_embedded_files[i].path)) printf("%s:%d/%d\n", fb_embedded_files[i].path, share, SHARES);
-        printf("gemm:%d/%d\nchain:%d/%d\n", share, SHARES, share, SHARES);
+        printf("gemm:%d/%d\nchain:%d/%d\n%s:%d/%d\n", share, SHARES, share, SHARES, convolutions, share, SHARES);
     }
     return 0;
 }
@@ -546,6 +549,7 @@ int main(int argc, char **argv)
     for (int i = 0; !run.traffic && fb_embedded_files[i].path; i++)
         if (is_bundled(fb_embedded_files[i].path) && is_wanted(fb_embedded_files[i].path))
             check_script(fb_embedded_files[i].path);
+    if (!run.traffic && is_wanted(convolutions)) check_script(convolutions);
     printf("1..%d\n", run.cases);
     run.device->ops->close(run.device);
     return run.failed ? 1 : 0;
