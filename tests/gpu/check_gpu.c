@@ -9,8 +9,8 @@
  *     check_gpu --compile ARCH [--part PART] [--only TEXT] [--mode stream|graph] [--small N]
  *     check_gpu --parts
  *
- * Parts are shares of the plans of each script, of one of convolutions, and of "gemm" and "chain" ("scripts/models/dlrm.lua:1/3"), which --parts
- * lists, so that several can run side by side (side_by_side.sh). With --small no parameter is larger than N, for tools
+ * Parts are shares of the plans of each script, of one of convolutions, and of "gemm" and "chain"
+ * ("scripts/models/dlrm.lua:1/3"), which --parts lists, so that several can run side by side (side_by_side.sh). With --small no parameter is larger than N, for tools
  * that make everything slow. With --done, cases that the file names are passed over, and one that passes is added to
  * it, so that a run that was stopped goes on where it was. Each line ends with the seconds that its case took, those
  * for the plan and the reference included. With --samples each case is timed as well, and its line says wall, device
