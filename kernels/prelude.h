@@ -284,7 +284,9 @@ static inline float fb_log_core(float x, float *e, float *f)
     p = p * m + 2.0000714765e-1f;
     p = p * m - 2.4999993993e-1f;
     p = p * m + 3.3333331174e-1f;
-    return p * m * z - 0.5f * z;
+    /* One product is rounded by itself: gcc put either of two into the difference, in vectors the one and in what is left
+     * over the other, and equal elements had unequal logarithms. */
+    return p * m * z - fb_productf(0.5f, z);
 }
 
 /* What a logarithm is outside the positive finite numbers. */
@@ -304,8 +306,8 @@ static inline float fb_logf(float x)
 static inline float fb_log2f(float x)
 {
     float e, f, y = fb_log_core(x, &e, &f);
-    /* log2 e = 1 + 0.4427 keeps the leading bits exact */
-    return fb_log_edges(x, e + (f + (y + (f * 0.442695040888963407f + y * 0.442695040888963407f))));
+    /* log2 e = 1 + 0.4427 keeps the leading bits exact; one product is rounded by itself, as above */
+    return fb_log_edges(x, e + (f + (y + (f * 0.442695040888963407f + fb_productf(y, 0.442695040888963407f)))));
 }
 
 /* ln(1 + x): of 1 + x as it is rounded, and what the rounding lost. It has the sign of x, also of -0. */

@@ -921,6 +921,53 @@ static void windows_of_one_buffer_share_a_kernel(void **state)
     d->ops->close(d);
 }
 
+/* Rows of equal elements less their largest: 21 are whole vectors and what is left over, which a compiler may contract
+ * in other ways. A function whose products leave it a choice is then not 0 where it should be. */
+static void equal_elements_have_equal_values(void **state)
+{
+    enum { ROWS = 4000, COLUMNS = 21, ALL = ROWS * COLUMNS };
+    static const char *const functions[] = {
+        "fb_expf(x)",       "fb_exp2f(x)",   "fb_logf(x)",     "fb_log2f(x)",
+        "fb_log1pf(x)",     "fb_rsqrtf(x)",  "fb_tanhf(x)",    "fb_sigmoidf(x)",
+        "fb_erff(x)",       "fb_geluf(x)",   "fb_mishf(x)",    "fb_softplusf(x, 1.0f, 20.0f)",
+        "fb_eluf(x, 1.0f)", "fb_erfinvf(x)", "fb_digammaf(x)", "fb_atan2f(x, 0.7f)"};
+    static const char text[] =
+        "void f%d(const fb_kernel_args *a)\n{\n    const float *restrict from = a->buffers[0];\n"
+        "    float *restrict to = (float *)a->buffers[1] + %d;\n"
+        "    for (int64_t i = 0; i < %d; i++) {\n        float row[%d], most = -INFINITY;\n"
+        "#pragma omp simd reduction(fb_maxf : most)\n"
+        "        for (int64_t r = 0; r < %d; r++) {\n            const float x = from[%d * i + r], y = %s;\n"
+        "            row[r] = y;\n            most = fb_maxf(most, y);\n        }\n"
+        "#pragma omp simd\n        for (int64_t r = 0; r < %d; r++) to[%d * i + r] = row[r] - most;\n    }\n}\n";
+    enum { N = sizeof functions / sizeof *functions };
+    static float x[ALL], off[N * ALL];
+    (void)state;
+    fresh_cache("equal");
+    fb_arena *arena = fb_arena_new();
+    sheet s;
+    sheet_start(&s);
+    int from = buffer(&s, FB_BUFFER_INPUT, FB_F32, ALL), to = buffer(&s, FB_BUFFER_OUTPUT, FB_F32, N * ALL);
+    for (int k = 0; k < N; k++) {
+        const char *source =
+            fb_arena_printf(arena, text, k, k * ALL, ROWS, COLUMNS, COLUMNS, COLUMNS, functions[k], COLUMNS, COLUMNS);
+        kernel(&s, fb_arena_printf(arena, "f%d", k), source);
+        launch(&s, FB_LAUNCH_KERNEL, k, 2, (int[]){from, to});
+    }
+    for (int i = 0; i < ALL; i++) x[i] = 0.00312f * (float)(i / COLUMNS - ROWS / 4);
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    assert_true(d->ops->write(l, from, x, NULL));
+    run_once(d, l);
+    assert_true(d->ops->read(l, to, off, NULL));
+    for (int i = 0; i < N * ALL; i++)
+        if (off[i] < 0 || off[i] > 0)
+            fail_msg("%s at %a: %a below the largest of equals", functions[i / ALL], (double)x[i % ALL],
+                     (double)-off[i]);
+    d->ops->unload(l);
+    d->ops->close(d);
+    fb_arena_free(arena);
+}
+
 static void poison_shows_what_was_not_written(void **state)
 {
     (void)state;
@@ -1403,6 +1450,7 @@ int main(void)
         cmocka_unit_test(loops_repeat_and_swap),
         cmocka_unit_test(runs_and_copies_take_turns),
         cmocka_unit_test(windows_of_one_buffer_share_a_kernel),
+        cmocka_unit_test(equal_elements_have_equal_values),
         cmocka_unit_test(poison_shows_what_was_not_written),
         cmocka_unit_test(buffers_are_allocated_anew),
         cmocka_unit_test(large_programs_stay),
