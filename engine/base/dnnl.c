@@ -5,7 +5,6 @@
 #include "base/blas.h"
 #include "base/dynamic.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +22,7 @@ enum { DNNL_SUCCESS = 0, DNNL_RUNTIME_SEQ = 1, DNNL_RUNTIME_OMP = 2 };
 /* What fb_dnnl_get found, written once under `once` and only read afterwards. */
 static struct {
     pthread_once_t once;
-    bool found, threads; /* threads: it has a pool of its own, OpenMP's */
+    bool found;
     fb_dnnl dnnl;
     char library[256], description[64];
     fb_error error;
@@ -33,19 +32,14 @@ static struct {
     const dnnl_version_t *(*version)(void);
     int (*set_verbose)(int), (*set_jit_dump)(int); /* the environment's, which would write to our pipe and to files */
     int (*set_jit_profiling_flags)(unsigned);
-    int (*omp_in_parallel)(void), (*omp_get_max_threads)(void);
-    void (*omp_set_num_threads)(int);
+    int (*omp_in_parallel)(void);
 } state = {.once = PTHREAD_ONCE_INIT};
 
 #define ENTRY(symbol, field)                                                                                           \
     {                                                                                                                  \
-        symbol, &state.field, sizeof state.field                                                                       \
+        symbol, &state.field                                                                                           \
     }
-static const struct {
-    const char *symbol;
-    void *to;
-    size_t size;
-} entries[] =
+static const fb_dynamic_function entries[] =
     {
         ENTRY("dnnl_sgemm", sgemm),
         ENTRY("dnnl_version", version),
@@ -53,30 +47,22 @@ static const struct {
         ENTRY("dnnl_set_jit_dump", set_jit_dump),
         ENTRY("dnnl_set_jit_profiling_flags", set_jit_profiling_flags),
 },
-  openmp[] = {
-      ENTRY("omp_in_parallel", omp_in_parallel),
-      ENTRY("omp_get_max_threads", omp_get_max_threads),
-      ENTRY("omp_set_num_threads", omp_set_num_threads),
+                                 openmp[] = {
+                                     ENTRY("omp_in_parallel", omp_in_parallel),
+                                     ENTRY("omp_get_max_threads", dnnl.max_threads),
+                                     ENTRY("omp_set_num_threads", dnnl.set_threads),
 };
 #undef ENTRY
 
 /* NULL, or what keeps it from being used. */
 static const char *bind(void *handle)
 {
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void *symbol = dlsym(handle, entries[i].symbol);
-        if (!symbol) return entries[i].symbol;
-        memcpy(entries[i].to, &symbol, entries[i].size);
-    }
+    const char *lacks = fb_dynamic_take(handle, entries, sizeof entries / sizeof *entries);
+    if (lacks) return lacks;
+    state.dnnl = (fb_dnnl){.handle = handle};
     unsigned runtime = state.version()->cpu_runtime;
-    state.threads = runtime == DNNL_RUNTIME_OMP;
-    state.dnnl.handle = handle;
-    for (size_t i = 0; state.threads && i < sizeof openmp / sizeof *openmp; i++) {
-        void *symbol = dlsym(handle, openmp[i].symbol);
-        if (!symbol) return openmp[i].symbol;
-        memcpy(openmp[i].to, &symbol, openmp[i].size);
-    }
-    return state.threads || runtime == DNNL_RUNTIME_SEQ ? NULL : "threads of OpenMP";
+    if (runtime == DNNL_RUNTIME_OMP) return fb_dynamic_take(handle, openmp, sizeof openmp / sizeof *openmp);
+    return runtime == DNNL_RUNTIME_SEQ ? NULL : "threads of OpenMP";
 }
 
 static void open_library(void)
@@ -93,7 +79,6 @@ static void open_library(void)
     state.dnnl.library = state.library;
     state.dnnl.description = state.description;
     state.dnnl.major = v->major;
-    state.dnnl.threads = state.threads;
 }
 
 const fb_dnnl *fb_dnnl_get(fb_error *err)
@@ -110,10 +95,10 @@ bool fb_dnnl_sgemm(int trans_a, int trans_b, int m, int n, int k, const float *a
     if (!fb_dnnl_get(NULL)) return false;
     /* In a team of its own OpenMP it is one thread by itself; in nobody's, or in one of another OpenMP, it would start
      * as many as there are cores. */
-    int threads = state.threads && !state.omp_in_parallel() ? state.omp_get_max_threads() : 1;
-    if (threads > 1) state.omp_set_num_threads(1);
+    int threads = state.dnnl.max_threads && !state.omp_in_parallel() ? state.dnnl.max_threads() : 1;
+    if (threads > 1) state.dnnl.set_threads(1);
     bool ok = state.sgemm(trans_a == FB_BLAS_TRANS ? 'T' : 'N', trans_b == FB_BLAS_TRANS ? 'T' : 'N', m, n, k, 1, a,
                           lda, b, ldb, 0, c, ldc) == DNNL_SUCCESS;
-    if (threads > 1) state.omp_set_num_threads(threads);
+    if (threads > 1) state.dnnl.set_threads(threads);
     return ok;
 }

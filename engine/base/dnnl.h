@@ -14,7 +14,9 @@ typedef struct {
     const char *description; /* "oneDNN 2.6.3" */
     void *handle;            /* the loader's, for what else is looked for in it */
     int major;               /* version */
-    bool threads;            /* it has a pool of its own, OpenMP's */
+    /* Of its pool of threads, which is OpenMP's, as the calling thread has it; NULL: it has none. */
+    int (*max_threads)(void);
+    void (*set_threads)(int);
 } fb_dnnl;
 
 /* The library, opened once for the process; NULL with FB_ERR_UNAVAILABLE and a sentence that says what was tried. */

@@ -5,9 +5,9 @@
  * part of the call, as they are in PyTorch's: a kernel that reads rows as they lie takes two to ten times as long. */
 #include "base/dnnl.h"
 
+#include "base/dynamic.h"
 #include "base/mem.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -34,7 +34,8 @@ typedef struct {
 /* The library's calls, found once. */
 static struct {
     pthread_once_t once, start;
-    bool found, threads, started;
+    bool found, started;
+    const fb_dnnl *dnnl;
     void *engine, *stream;
     int (*engine_create)(void **, int kind, size_t index);
     int (*stream_create)(void **, void *engine, unsigned flags);
@@ -56,60 +57,40 @@ static struct {
     int (*memory_destroy)(void *);
     int (*set_handle)(void *, void *handle);
     int (*set_fpmath)(int);
-    int (*max_threads)(void);
-    void (*set_threads)(int);
 } lib = {.once = PTHREAD_ONCE_INIT, .start = PTHREAD_ONCE_INIT};
 
 #define ENTRY(symbol, field)                                                                                           \
     {                                                                                                                  \
-        symbol, &lib.field, sizeof lib.field                                                                           \
+        symbol, &lib.field                                                                                             \
     }
-static const struct {
-    const char *symbol;
-    void *to;
-    size_t size;
-} entries[] =
-    {
-        ENTRY("dnnl_engine_create", engine_create),
-        ENTRY("dnnl_stream_create", stream_create),
-        ENTRY("dnnl_memory_desc_init_by_strides", by_strides),
-        ENTRY("dnnl_memory_desc_init_by_tag", by_tag),
-        ENTRY("dnnl_memory_desc_equal", equal),
-        ENTRY("dnnl_dilated_convolution_forward_desc_init", describe),
-        ENTRY("dnnl_primitive_desc_create", primitive_desc),
-        ENTRY("dnnl_primitive_desc_query_md", query_md),
-        ENTRY("dnnl_primitive_desc_query", query),
-        ENTRY("dnnl_primitive_desc_destroy", primitive_desc_destroy),
-        ENTRY("dnnl_reorder_primitive_desc_create", reorder_desc),
-        ENTRY("dnnl_primitive_create", primitive_create),
-        ENTRY("dnnl_primitive_destroy", primitive_destroy),
-        ENTRY("dnnl_primitive_execute", execute),
-        ENTRY("dnnl_memory_create", memory_create),
-        ENTRY("dnnl_memory_destroy", memory_destroy),
-        ENTRY("dnnl_memory_set_data_handle", set_handle),
-        ENTRY("dnnl_set_default_fpmath_mode", set_fpmath),
-},
-  openmp[] = {
-      ENTRY("omp_get_max_threads", max_threads),
-      ENTRY("omp_set_num_threads", set_threads),
+static const fb_dynamic_function entries[] = {
+    ENTRY("dnnl_engine_create", engine_create),
+    ENTRY("dnnl_stream_create", stream_create),
+    ENTRY("dnnl_memory_desc_init_by_strides", by_strides),
+    ENTRY("dnnl_memory_desc_init_by_tag", by_tag),
+    ENTRY("dnnl_memory_desc_equal", equal),
+    ENTRY("dnnl_dilated_convolution_forward_desc_init", describe),
+    ENTRY("dnnl_primitive_desc_create", primitive_desc),
+    ENTRY("dnnl_primitive_desc_query_md", query_md),
+    ENTRY("dnnl_primitive_desc_query", query),
+    ENTRY("dnnl_primitive_desc_destroy", primitive_desc_destroy),
+    ENTRY("dnnl_reorder_primitive_desc_create", reorder_desc),
+    ENTRY("dnnl_primitive_create", primitive_create),
+    ENTRY("dnnl_primitive_destroy", primitive_destroy),
+    ENTRY("dnnl_primitive_execute", execute),
+    ENTRY("dnnl_memory_create", memory_create),
+    ENTRY("dnnl_memory_destroy", memory_destroy),
+    ENTRY("dnnl_memory_set_data_handle", set_handle),
+    ENTRY("dnnl_set_default_fpmath_mode", set_fpmath),
 };
 #undef ENTRY
-
-#define BIND(table, handle)                                                                                            \
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {                                                        \
-        void *symbol = dlsym(handle, table[i].symbol);                                                                 \
-        if (!symbol) return;                                                                                           \
-        memcpy(table[i].to, &symbol, table[i].size);                                                                   \
-    }
 
 static void find(void)
 {
     enum { KNOWN = 2 };
-    const fb_dnnl *dnnl = fb_dnnl_get(NULL);
-    if (!dnnl || dnnl->major != KNOWN) return;
-    BIND(entries, dnnl->handle)
-    lib.threads = dnnl->threads;
-    if (lib.threads) BIND(openmp, dnnl->handle)
+    lib.dnnl = fb_dnnl_get(NULL);
+    if (!lib.dnnl || lib.dnnl->major != KNOWN) return;
+    if (fb_dynamic_take(lib.dnnl->handle, entries, sizeof entries / sizeof *entries)) return;
     lib.found =
         lib.set_fpmath(DNNL_STRICT) == DNNL_SUCCESS; /* the environment could ask for fewer bits than floats have */
 }
@@ -142,12 +123,12 @@ struct fb_dnnl_convolution {
 
 static int threads_now(void)
 {
-    return lib.threads ? lib.max_threads() : 1;
+    return lib.dnnl->max_threads ? lib.dnnl->max_threads() : 1;
 }
 
 static void set_threads(int n)
 {
-    if (lib.threads) lib.set_threads(n);
+    if (lib.dnnl->set_threads) lib.dnnl->set_threads(n);
 }
 
 /* ---- descriptions ---- */

@@ -30,3 +30,13 @@ void *fb_dynamic_open(const char *const *names, size_t n, fb_dynamic_bind *bind,
     fb_str_free(&tried);
     return found;
 }
+
+const char *fb_dynamic_take(void *handle, const fb_dynamic_function *wanted, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *symbol = dlsym(handle, wanted[i].symbol);
+        if (!symbol) return wanted[i].symbol;
+        memcpy(wanted[i].to, &symbol, sizeof symbol);
+    }
+    return NULL;
+}

@@ -14,4 +14,12 @@ typedef const char *fb_dynamic_bind(void *handle);
 void *fb_dynamic_open(const char *const *names, size_t n, fb_dynamic_bind *bind, const char *missing, char file[256],
                       fb_error *err);
 
+/* A function that is wanted of a library, and where its pointer goes. */
+typedef struct {
+    const char *symbol;
+    void *to;
+} fb_dynamic_function;
+/* Takes all n of them; NULL, or the first that the library lacks. */
+const char *fb_dynamic_take(void *handle, const fb_dynamic_function *wanted, size_t n);
+
 #endif

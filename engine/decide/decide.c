@@ -309,15 +309,10 @@ fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use)
 void fb_decide_convolutions(fb_plan *plan)
 {
     const fb_planner *p = plan->planner;
-    fb_convolution call;
-    fb_id tensor;
-    int64_t first;
     for (fb_id i = 0; i < p->g->n_nodes; i++) {
         fb_id slot = plan->owner[i];
-        if (slot == FB_NONE || plan->slot[slot].n != 1 || fb_node_class(p->g, i) != FB_CLASS_CONTRACTION) continue;
-        if (plan->slot[slot].choice != FB_CHOICE_AUTO ||
-            !fb_library_convolves(&p->machine, p->g, i, &call, &tensor, &first))
-            continue;
+        if (slot == FB_NONE || plan->slot[slot].n != 1 || plan->slot[slot].choice != FB_CHOICE_AUTO) continue;
+        if (!fb_library_convolves(&p->machine, p->g, i, NULL, NULL, NULL)) continue;
         plan->slot[slot].choice = FB_CHOICE_LIBRARY;
         fb_slots_forget(plan, slot);
         if (fb_slots_analysis(plan, slot)->accepted) continue;

@@ -328,13 +328,18 @@ bool fb_graph_convolution(const fb_graph *g, fb_id product, fb_convolution *out,
 {
     const fb_contraction c = fb_contraction_of(g, product);
     windows w = {.g = g, .shape = &g->nodes[c.operand[1]].shape};
-    *out = (fb_convolution){0};
+    fb_convolution call = {0};
+    fb_id tensor;
+    int64_t first;
     if (c.operand[0] == c.operand[1]) return false; /* one matrix, laid out once, is both sides */
     if (c.batch * c.rows * c.columns * c.depth == 0 || !find_tensor(&w, c.operand[1])) return false;
-    if (!fb_access_strided(g, w.x, base, offset, w.x_strides)) return false;
+    if (!fb_access_strided(g, w.x, &tensor, &first, w.x_strides)) return false;
     w.pool = fb_index_pool_new();
-    bool is = map_windows(&w, c.operand[1]) && read(&w, product, out, offset);
+    bool is = map_windows(&w, c.operand[1]) && read(&w, product, &call, &first);
     fb_index_pool_free(w.pool);
-    if (!is) *out = (fb_convolution){0};
-    return is;
+    if (!is) return false;
+    *out = call;
+    if (base) *base = tensor;
+    if (offset) *offset = first;
+    return true;
 }

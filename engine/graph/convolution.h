@@ -9,7 +9,8 @@
 /* False where `product` is none that a library's convolution computes: its right operand is no matrix of windows over up
  * to three dimensions of one tensor that lies strided in memory, or its left one no weights that do, or that a product
  * would have laid out (graph/storage.h). What windows reach outside of the tensor is 0. *base and *offset: where x begins,
- * in elements of that node's storage; weights begin where the left operand does. */
+ * in elements of that node's storage; weights begin where the left operand does. Nothing is set where it is
+ * none; either may be NULL. */
 bool fb_graph_convolution(const fb_graph *g, fb_id product, fb_convolution *out, fb_id *base, int64_t *offset);
 
 #endif

@@ -152,12 +152,11 @@ static bool is_of_library(const fb_graph *g, fb_id node, const bool *of_library)
 {
     const fb_node *n = &g->nodes[node];
     if (fb_node_class(g, node) == FB_CLASS_CONTRACTION) {
-        int64_t strides[FB_MAX_RANK], first;
+        int64_t strides[FB_MAX_RANK];
         fb_convolution convolution;
-        fb_id tensor;
         for (int arg = 0; arg < 2; arg++)
             if (fb_storage_operand(g, node, arg, strides) == FB_OPERAND_UNEVEN)
-                return fb_graph_convolution(g, node, &convolution, &tensor, &first);
+                return fb_graph_convolution(g, node, &convolution, NULL, NULL);
         return true;
     }
     bool any = false;

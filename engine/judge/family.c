@@ -156,9 +156,7 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
     fb_convolution convolution;
-    fb_id tensor;
-    int64_t first;
-    if (fb_library_convolves(m, g, product, &convolution, &tensor, &first))
+    if (fb_library_convolves(m, g, product, &convolution, NULL, NULL))
         return laid_us + convolution_us(m, &convolution, rates, n->dtype) + rest_us(g, m, a);
     if (!m->target->grid) return laid_us + fb_schedule_host_product_us(g, m, product) + rest_us(g, m, a);
     double made_us = product_us(m, rates, flops), us = laid_us + made_us + more_bytes_us(g, m, n, flops, made_us);
@@ -233,10 +231,7 @@ static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, bool lai
             g->nodes[k->nodes[i]].name);
         return false;
     }
-    fb_convolution convolution;
-    fb_id tensor;
-    int64_t first;
-    bool convolves = laid && fb_library_convolves(m, g, product, &convolution, &tensor, &first);
+    bool convolves = laid && fb_library_convolves(m, g, product, NULL, NULL, NULL);
     for (int arg = 0; arg < 2; arg++)
         if (!library_operand(k, product, arg, laid, convolves, why)) return false;
     fb_library_epilogue epilogue;

@@ -140,24 +140,22 @@ static bool is_dense(const fb_convolution *c)
     return weights && (by_rows || by_pixels) && (c->batch == 1 || c->x_batch >= pixels);
 }
 
-bool fb_library_convolves(const fb_machine *m, const fb_graph *g, fb_id product, fb_convolution *out, fb_id *tensor,
+bool fb_library_convolves(const fb_machine *m, const fb_graph *g, fb_id node, fb_convolution *out, fb_id *tensor,
                           int64_t *first)
 {
     int64_t strides[FB_MAX_RANK];
-    fb_dtype dtype = g->nodes[product].dtype;
-    *out = (fb_convolution){0};
-    bool convolves = m->convolution.n && (dtype == FB_F32 || fb_dtype_is_half(dtype)) &&
-                     fb_storage_operand(g, product, 1, strides) != FB_OPERAND_LIES &&
-                     fb_graph_convolution(g, product, out, tensor, first) && (!m->target->grid || is_dense(out));
-    if (!convolves) *out = (fb_convolution){0};
+    fb_dtype dtype = g->nodes[node].dtype;
+    fb_convolution call;
+    bool convolves = m->convolution.n && fb_node_class(g, node) == FB_CLASS_CONTRACTION &&
+                     (dtype == FB_F32 || fb_dtype_is_half(dtype)) &&
+                     fb_storage_operand(g, node, 1, strides) != FB_OPERAND_LIES &&
+                     fb_graph_convolution(g, node, &call, tensor, first) && (!m->target->grid || is_dense(&call));
+    if (convolves && out) *out = call;
     return convolves;
 }
 
 bool fb_library_lays_out(const fb_machine *m, const fb_graph *g, fb_id product, int arg)
 {
-    fb_convolution unused;
-    fb_id tensor;
-    int64_t first;
     return fb_storage_operand(g, product, arg, (int64_t[FB_MAX_RANK]){0}) == FB_OPERAND_LAID_OUT &&
-           !(arg == 1 && fb_library_convolves(m, g, product, &unused, &tensor, &first));
+           !(arg == 1 && fb_library_convolves(m, g, product, NULL, NULL, NULL));
 }

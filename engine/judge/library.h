@@ -19,9 +19,9 @@ typedef struct {
     fb_id result; /* the node whose value the call stores */
 } fb_library_epilogue;
 
-/* Does the machine's library convolve, where the product's right operand is windows that do not lie as a matrix? Then it
- * reads the tensor itself: *tensor, from element *first of its storage on. */
-bool fb_library_convolves(const fb_machine *m, const fb_graph *g, fb_id product, fb_convolution *out, fb_id *tensor,
+/* Does the machine's library convolve: is the node a product whose right operand is windows that do not lie as a matrix?
+ * Then it reads the tensor itself: *tensor, from element *first of its storage on. Each of the three may be NULL. */
+bool fb_library_convolves(const fb_machine *m, const fb_graph *g, fb_id node, fb_convolution *out, fb_id *tensor,
                           int64_t *first);
 /* Is operand `arg` laid out for the call (graph/storage.h)? */
 bool fb_library_lays_out(const fb_machine *m, const fb_graph *g, fb_id product, int arg);

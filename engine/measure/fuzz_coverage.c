@@ -29,26 +29,17 @@ fb_fuzz_watch *fb_fuzz_watch_new(void)
     return w;
 }
 
-static bool is_convolution(const fb_plan *plan, fb_id node)
-{
-    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
-    fb_convolution call;
-    fb_id tensor;
-    int64_t first;
-    return fb_node_class(g, node) == FB_CLASS_CONTRACTION &&
-           fb_library_convolves(fb_planner_machine(fb_plan_planner(plan)), g, node, &call, &tensor, &first);
-}
-
 static void count_groups(const fb_plan *plan, fb_fuzz_coverage *c)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    const fb_machine *m = fb_planner_machine(fb_plan_planner(plan));
     bool there[FB_FAMILIES][FB_OPS] = {0}, convolves = false;
     for (int i = 0; i < fb_plan_groups(plan); i++) {
         const fb_group *group = fb_plan_group(plan, i);
         for (int k = 0; group->nest && k < group->n_nodes; k++)
             there[group->family][g->nodes[group->nodes[k]].op] = true;
         for (int k = 0; fb_family_row_of(group->family)->calls && k < group->n_nodes; k++)
-            convolves |= is_convolution(plan, group->nodes[k]);
+            convolves |= fb_library_convolves(m, g, group->nodes[k], NULL, NULL, NULL);
     }
     c->convolutions += convolves;
     for (int f = 0; f < FB_FAMILIES; f++)

@@ -191,15 +191,10 @@ static fb_plan *dressed(chooser *c, fb_plan *plan)
 /* Convolutions as a library's, where it has them: two of three. */
 static fb_plan *convolving(chooser *c, fb_plan *plan)
 {
-    for (fb_id i = 0; i < c->g->n_nodes; i++) {
-        fb_convolution call;
-        fb_id tensor;
-        int64_t first;
-        if (fb_node_class(c->g, i) == FB_CLASS_CONTRACTION &&
-            fb_library_convolves(fb_planner_machine(fb_plan_planner(plan)), c->g, i, &call, &tensor, &first) &&
-            below(c, 3))
+    const fb_machine *m = fb_planner_machine(fb_plan_planner(plan));
+    for (fb_id i = 0; i < c->g->n_nodes; i++)
+        if (fb_library_convolves(m, c->g, i, NULL, NULL, NULL) && below(c, 3))
             plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LIBRARY, .a = i, .b = FB_NONE}, false);
-    }
     return plan;
 }
 

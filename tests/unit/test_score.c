@@ -1147,18 +1147,10 @@ static bool is_new(batch *b, score_case *c)
     return any;
 }
 
-static bool is_convolution(const fb_machine *m, const fb_graph *g, fb_id node)
-{
-    fb_convolution call;
-    fb_id tensor;
-    int64_t first;
-    return fb_node_class(g, node) == FB_CLASS_CONTRACTION && fb_library_convolves(m, g, node, &call, &tensor, &first);
-}
-
 static bool has_convolutions(const fb_machine *m, const fb_graph *g)
 {
     for (fb_id i = 0; i < g->n_nodes; i++)
-        if (is_convolution(m, g, i)) return true;
+        if (fb_library_convolves(m, g, i, NULL, NULL, NULL)) return true;
     return false;
 }
 
@@ -1168,7 +1160,7 @@ static fb_plan *convolutions(fb_planner *planner)
     const fb_graph *g = fb_planner_graph(planner);
     fb_plan *plan = fb_plan_new(planner);
     for (fb_id i = 0; i < g->n_nodes; i++)
-        if (is_convolution(fb_planner_machine(planner), g, i))
+        if (fb_library_convolves(fb_planner_machine(planner), g, i, NULL, NULL, NULL))
             plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LIBRARY, .a = i, .b = FB_NONE});
     return plan;
 }

@@ -8,7 +8,6 @@ enum { ID_X = 1, ID_W, ID_Y };
 enum { PROPOSED = 8, ASKED = 24, DIMS = 2 + FB_CONVOLUTION_SPACE };
 
 struct fb_cuda_convolution {
-    fb_convolution call;
     int n; /* engines, as plans */
     struct {
         cudnnBackendDescriptor_t plan;
@@ -265,7 +264,6 @@ fb_cuda_convolution *fb_cuda_convolution_new(fb_cuda_device *d, const fb_gemm_ca
     if (!fb_cuda_convolution_open(d, err)) return NULL;
     fb_cuda_convolution *c = fb_calloc(1, sizeof *c);
     maker m = {.d = d};
-    c->call = call->convolution;
     cudnnBackendDescriptor_t graph = describe(&m, call);
     if (!m.status) propose(d, c, call, graph, CUDNN_HEUR_MODE_A);
     if (!m.status && !c->n) propose(d, c, call, graph, CUDNN_HEUR_MODE_FALLBACK);

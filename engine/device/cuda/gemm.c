@@ -1,5 +1,6 @@
-/* Contractions through cuBLASLt, or cuDNN where they are convolutions. fusebox is row-major and cuBLASLt column-major, so C = A·B is asked for as Cᵀ = Bᵀ·Aᵀ:
- * the operands change places and nothing is copied; a stride of 1 in the other dimension is a transpose. */
+/* Contractions through cuBLASLt, or cuDNN where they are convolutions (convolution.c). fusebox is row-major and cuBLASLt
+ * column-major, so C = A·B is asked for as Cᵀ = Bᵀ·Aᵀ: the operands change places and nothing is copied; a stride of 1 in
+ * the other dimension is a transpose. */
 #include "device/cuda/parts.h"
 
 #include "base/checked.h"
