@@ -141,9 +141,10 @@ typedef struct {
 
 static void shapes_of(const fb_convolution *c, int64_t groups, shapes *s)
 {
-    int64_t after = 1, all = c->groups * c->out;
+    int64_t y_place[FB_CONVOLUTION_SPACE];
     int g = groups > 1;
     *s = (shapes){.rank = 2 + c->space, .w_rank = 2 + c->space + g};
+    fb_convolution_y_steps(c, &s->y_step[0], &s->y_step[1], y_place);
     s->x[0] = s->y[0] = c->batch;
     s->x[1] = groups * c->in, s->y[1] = groups * c->out;
     s->x_step[0] = c->x_batch, s->x_step[1] = c->x_channel;
@@ -153,13 +154,11 @@ static void shapes_of(const fb_convolution *c, int64_t groups, shapes *s)
     for (int d = c->space - 1; d >= 0; d--) {
         const fb_convolution_dim *at = &c->dim[d];
         s->x[2 + d] = at->size, s->x_step[2 + d] = at->x_step;
-        s->y[2 + d] = at->places, s->y_step[2 + d] = after;
+        s->y[2 + d] = at->places, s->y_step[2 + d] = y_place[d];
         s->w[2 + g + d] = at->kernel, s->w_step[2 + g + d] = at->w_step;
         s->stride[d] = at->stride, s->dilation[d] = at->dilation - 1;
         s->before[d] = at->before, s->after[d] = at->after;
-        after *= at->places;
     }
-    s->y_step[0] = all * after, s->y_step[1] = after;
 }
 
 /* The description of the call, with the library's own choice of blocks; NULL. */
@@ -229,8 +228,9 @@ static bool make(fb_dnnl_convolution *c, const fb_convolution *of)
         c->calls = (int)of->groups;
         c->x_next = of->in * of->x_channel;
         c->w_next = of->out * of->w_out;
-        c->y_next = of->out;
-        for (int d = 0; d < of->space; d++) c->y_next *= of->dim[d].places;
+        int64_t batch, channel, place[FB_CONVOLUTION_SPACE];
+        fb_convolution_y_steps(of, &batch, &channel, place);
+        c->y_next = of->out * channel;
         shapes_of(of, 1, &s);
         desc = describe(&s);
     }

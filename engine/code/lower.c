@@ -409,6 +409,24 @@ static void fold_batch(fb_gemm_call *c)
     c->batch = 1;
 }
 
+/* The transposed product, whose rows are what was columns and lie so. */
+static void turn(fb_gemm_call *c)
+{
+    const fb_gemm_call was = *c;
+    if (c->convolution.space) {
+        c->convolution.by_places = true;
+        c->addend_row = c->n, c->addend_batch = c->m * c->n;
+        return;
+    }
+    c->m = was.n, c->n = was.m;
+    c->a = was.b, c->a_offset = was.b_offset, c->a_advance = was.b_advance;
+    c->a_row = was.b_col, c->a_col = was.b_row, c->a_batch = was.b_batch;
+    c->b = was.a, c->b_offset = was.a_offset, c->b_advance = was.a_advance;
+    c->b_row = was.a_col, c->b_col = was.a_row, c->b_batch = was.a_batch;
+    c->c_row = c->addend_row = c->n;
+    c->c_batch = c->addend_batch = c->m * c->n;
+}
+
 /* Operands and result where they are, and where a loop moves them. */
 static void place_call(fb_lowering *l, fb_gemm_call *call, const fb_id *operands, fb_id result)
 {
@@ -428,7 +446,7 @@ static void lower_whole_call(fb_lowering *l, const fb_group *group, fb_gemm_call
 {
     fb_library_epilogue epilogue;
     fb_verdict why;
-    FB_ASSERT(fb_library_epilogue_of(&group->nest->kernel, &epilogue, &why));
+    FB_ASSERT(fb_library_epilogue_of(&l->machine, &group->nest->kernel, &epilogue, &why));
     place_call(l, call, operands, epilogue.result);
     call->relu = epilogue.relu;
     if (epilogue.bias != FB_NONE) {
@@ -452,6 +470,7 @@ static void lower_whole_call(fb_lowering *l, const fb_group *group, fb_gemm_call
         call->addend_row = s->dim[s->rank - 2] > 1 ? strides[s->rank - 2] : s->dim[s->rank - 1];
         call->addend_batch = s->dim[s->rank - 2] * call->addend_row;
     }
+    if (epilogue.turned) turn(call);
     fold_batch(call);
     FB_VEC_PUSH(&l->gemms, *call);
     add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &(fb_kernel_text){0}, FB_NONE, NULL);
@@ -536,12 +555,13 @@ static void lower_library(fb_lowering *l, const fb_group *group, int number)
         lower_whole_call(l, group, &call, bases);
         return;
     }
-    fold_batch(&call);
     fb_id storage = fb_nest_product(group->nest);
     if (l->buffer_of[storage] == FB_NONE) {
         l->buffer_of[storage] = add_scratch(l, FB_SCRATCH_RESULT, storage);
     }
     place_call(l, &call, bases, storage);
+    if (group->n_nodes == 1 && fb_storage_is_turned(l->g, product, product)) turn(&call);
+    fold_batch(&call);
     fb_kernel_text text = {0};
     call.epilogue = add_kernel(l, group->nest, group, number, &text);
     if (group->source && call.epilogue == FB_NONE && !l->failed.kind)

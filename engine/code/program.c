@@ -221,6 +221,7 @@ void fb_program_add_convolution(fb_hasher *h, const fb_convolution *c)
     if (!c->space) return;
     const int64_t facts[] = {c->space, c->batch, c->groups, c->in, c->out, c->x_batch, c->x_channel, c->w_out, c->w_in};
     fb_hasher_add(h, facts, sizeof facts);
+    if (c->by_places) fb_hasher_add_text(h, "by places");
     for (int d = 0; d < c->space; d++) {
         const fb_convolution_dim *at = &c->dim[d];
         const int64_t dim[] = {at->size,   at->kernel, at->places, at->stride, at->dilation,

@@ -67,7 +67,7 @@ static inline int64_t fb_advance_at(fb_advance a, const int64_t *step) /* bytes 
 
 /* A library contraction: C[b] = scale · A[b]·B[b], row-major with element strides; batch strides may be 0. As a
  * convolution it is A, the weights, with the windows of B, which is the tensor that they are windows of: then the strides
- * are those of `convolution`, and those here of no use but C's. */
+ * are those of `convolution`, and those here of no use but C's and the addend's, which go through both as they lie. */
 typedef struct {
     fb_dtype dtype; /* of operands and result */
     fb_precision precision;
@@ -77,7 +77,8 @@ typedef struct {
     int64_t a_offset, b_offset; /* elements */
     int a, b, c;                /* buffers */
     int epilogue;               /* kernel applied to blocks of rows of C while they are hot, or FB_NONE */
-    int bias;                   /* buffer of n values that the library itself adds to each row, or FB_NONE … */
+    int bias;                   /* buffer of n values that the library itself adds to each row, of a convolution one of
+                                 * each channel, or FB_NONE … */
     int64_t bias_offset;        /* … from this element on */
     bool relu;                  /* then the library takes relu */
     fb_advance a_advance, b_advance, c_advance, bias_advance, addend_advance;

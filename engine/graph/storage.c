@@ -5,7 +5,8 @@
  *
  * A value lies as its readers' permutation where all of them read it through that one and nothing is lost by it: what
  * lies side by side stays so, at least a sector of it, and the value is no library call's result, for such a call
- * writes rows at one stride. What leaves the graph, or is met again in a loop, lies row by row.
+ * writes rows at one stride. What lies channels last is graph/channels.h's to say. What leaves the graph, or is met again
+ * in a loop, lies row by row.
  */
 #include "graph/storage.h"
 
@@ -13,6 +14,7 @@
 #include "base/mutate.h"
 #include "base/vec.h"
 #include "graph/access.h"
+#include "graph/channels.h"
 #include "graph/convolution.h"
 
 #include <string.h>
@@ -119,8 +121,7 @@ static int users_of(const fb_graph *g, fb_id node, const fb_id **users)
     return g->user_start[node + 1] - g->user_start[node];
 }
 
-/* Does the value, through views, leave the graph, enter a loop or become a parameter? */
-static bool leaves(const fb_graph *g, fb_id node)
+bool fb_storage_leaves(const fb_graph *g, fb_id node)
 {
     const fb_id *users;
     int n = users_of(g, node, &users);
@@ -128,7 +129,7 @@ static bool leaves(const fb_graph *g, fb_id node)
     for (int i = 0; i < n; i++) {
         const fb_node *u = &g->nodes[users[i]];
         bool taken = u->region != g->nodes[node].region || (!is_view(g, users[i]) && !fb_node_is_computed(g, users[i]));
-        if (taken || fb_node_class(g, users[i]) == FB_CLASS_EFFECT || (is_view(g, users[i]) && leaves(g, users[i])))
+        if (taken || fb_node_class(g, users[i]) == FB_CLASS_EFFECT || (is_view(g, users[i]) && fb_storage_leaves(g, users[i])))
             return true;
     }
     return false;
@@ -164,52 +165,117 @@ static bool is_of_library(const fb_graph *g, fb_id node, const bool *of_library)
     return any;
 }
 
+/* Dim `last` behind all others. */
+static const int *with_last(fb_graph *g, fb_id node, int last)
+{
+    int *order = FB_NEW_ARRAY(g->arena, int, FB_MAX_RANK), n = 0, rank = g->nodes[node].shape.rank;
+    for (int d = 0; d < rank; d++)
+        if (d != last) order[n++] = d;
+    order[n] = last;
+    return order;
+}
+
 void fb_storage_order(fb_graph *g)
 {
     bool *of_library = fb_calloc((size_t)g->n_nodes + 1, sizeof *of_library);
-    g->lies_as = FB_NEW_ARRAY(g->arena, fb_id, g->n_nodes + 1);
-    for (fb_id i = 0; i < g->n_nodes; i++) g->lies_as[i] = FB_NONE;
+    int *channels = fb_calloc((size_t)g->n_nodes + 1, sizeof *channels);
+    g->lies_as = FB_NEW_ARRAY(g->arena, const int *, g->n_nodes + 1);
+    for (fb_id i = 0; i < g->n_nodes; i++) g->lies_as[i] = NULL;
     for (fb_id i = 0; i < g->n_nodes; i++) {
         fb_op_class cls = fb_node_class(g, i);
         bool made = cls == FB_CLASS_POINTWISE || cls == FB_CLASS_CONTRACTION || cls == FB_CLASS_JOIN;
         of_library[i] = made && is_of_library(g, i, of_library);
         if (!made || of_library[i] || g->nodes[i].region || g->nodes[i].shape.rank < 3) continue;
         fb_id as = read_through(g, i);
-        if (as != FB_NONE && keeps_neighbours(g, as) && !leaves(g, i)) g->lies_as[i] = as;
+        if (as != FB_NONE && keeps_neighbours(g, as) && !fb_storage_leaves(g, i))
+            g->lies_as[i] = g->nodes[as].attrs->axes;
     }
+    fb_channels_last(g, channels);
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (channels[i] != FB_NONE) g->lies_as[i] = with_last(g, i, channels[i]);
+    fb_free(channels);
     fb_free(of_library);
 }
 
 /* ---- where an element lies ---- */
 
+/* As its dims lie in memory. */
+static fb_shape lying(const fb_graph *g, fb_id node, const int *order)
+{
+    const fb_shape *own = &g->nodes[node].shape;
+    fb_shape s = {.rank = own->rank};
+    for (int d = 0; d < s.rank; d++) s.dim[d] = own->dim[order[d]];
+    return s;
+}
+
+static const int *order_of(const fb_graph *g, fb_id node)
+{
+    return g->lies_as ? g->lies_as[node] : NULL;
+}
+
+int fb_storage_innermost(const fb_graph *g, fb_id node)
+{
+    const int *order = order_of(g, node), last = g->nodes[node].shape.rank - 1;
+    return !order || order[last] == last ? FB_NONE : order[last];
+}
+
+bool fb_storage_is_turned(const fb_graph *g, fb_id product, fb_id node)
+{
+    fb_contraction c = fb_contraction_of(g, product);
+    const fb_shape *s = &g->nodes[node].shape;
+    int rows = fb_storage_innermost(g, node);
+    int64_t batch = 1;
+    for (int d = 0; d < rows; d++) batch *= s->dim[d];
+    return rows != FB_NONE && batch == c.batch && s->dim[rows] == c.rows &&
+           fb_shape_elements(s) == c.batch * c.rows * c.columns;
+}
+
 void fb_storage_strides(const fb_graph *g, fb_id node, int64_t strides[FB_MAX_RANK])
 {
-    fb_id as = g->lies_as ? g->lies_as[node] : FB_NONE;
-    if (as == FB_NONE) {
+    const int *order = order_of(g, node);
+    if (!order) {
         fb_shape_strides(&g->nodes[node].shape, strides);
         return;
     }
     int64_t own[FB_MAX_RANK];
-    fb_shape_strides(&g->nodes[as].shape, own);
-    for (int d = 0; d < g->nodes[as].shape.rank; d++) strides[g->nodes[as].attrs->axes[d]] = own[d];
+    const fb_shape s = lying(g, node, order);
+    fb_shape_strides(&s, own);
+    for (int d = 0; d < s.rank; d++) strides[order[d]] = own[d];
 }
 
 fb_ix fb_storage_offset(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords)
 {
-    const fb_shape *s = &g->nodes[node].shape;
-    fb_id as = g->lies_as ? g->lies_as[node] : FB_NONE;
-    if (as == FB_NONE) return fb_ix_ravel(p, s->rank, s->dim, coords);
+    const int *order = order_of(g, node);
+    if (!order) return fb_ix_ravel(p, g->nodes[node].shape.rank, g->nodes[node].shape.dim, coords);
     fb_ix to[FB_MAX_RANK];
-    for (int d = 0; d < s->rank; d++) to[d] = coords[g->nodes[as].attrs->axes[d]];
-    return fb_ix_ravel(p, s->rank, g->nodes[as].shape.dim, to);
+    const fb_shape s = lying(g, node, order);
+    for (int d = 0; d < s.rank; d++) to[d] = coords[order[d]];
+    return fb_ix_ravel(p, s.rank, s.dim, to);
 }
 
-/* Runs of the last dim, which is in its place in both orders. */
+/* A line along the last dim of its own order; elements of `size` bytes lie `step` bytes apart in memory. */
+static void move_line(char *own, char *lies, int64_t n, int64_t step, size_t size, bool to_own)
+{
+#define MOVE(BYTES)                                                                                                    \
+    case BYTES:                                                                                                        \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            memcpy(to_own ? own + i * BYTES : lies + i * step, to_own ? lies + i * step : own + i * BYTES, BYTES);     \
+        break
+    switch (size) {
+        MOVE(1);
+        MOVE(2);
+        MOVE(4);
+        MOVE(8);
+    default: fb_bug(__FILE__, __LINE__, "elements of a size that no dtype has");
+    }
+#undef MOVE
+}
+
 static bool rearrange(const fb_graph *g, fb_id node, void *bytes, bool to_own)
 {
     const fb_node *n = &g->nodes[node];
     int64_t total = fb_node_bytes(g, node), strides[FB_MAX_RANK], at[FB_MAX_RANK] = {0};
-    if (!g->lies_as || g->lies_as[node] == FB_NONE || !total) return true;
+    if (!order_of(g, node) || !total) return true;
     char *was = fb_try_alloc((size_t)total), *now = bytes;
     if (!was) return false;
     memcpy(was, bytes, (size_t)total);
@@ -219,7 +285,11 @@ static bool rearrange(const fb_graph *g, fb_id node, void *bytes, bool to_own)
     for (int64_t own = 0; own < total; own += run) {
         int64_t lies = 0;
         for (int d = 0; d < last; d++) lies += at[d] * strides[d] * size;
-        memcpy(now + (to_own ? own : lies), was + (to_own ? lies : own), (size_t)run);
+        if (strides[last] == 1)
+            memcpy(now + (to_own ? own : lies), was + (to_own ? lies : own), (size_t)run);
+        else
+            move_line((to_own ? now : was) + own, (to_own ? was : now) + lies, n->shape.dim[last],
+                      strides[last] * size, (size_t)size, to_own);
         for (int d = last - 1; d >= 0 && ++at[d] == n->shape.dim[d]; d--) at[d] = 0;
     }
     fb_free(was);

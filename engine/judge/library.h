@@ -1,5 +1,6 @@
-/* What cuBLASLt can do to a product on its way out: scale it, add a stored tensor of its shape, add a bias along the
- * columns, and relu. */
+/* What libraries can do to a product on its way out. cuBLASLt: scale it, add a stored tensor of its shape, add a bias along
+ * the columns, and relu. cuDNN to a convolution that lies channels last: the same with a bias of each channel, and no scale;
+ * to another nothing. */
 #ifndef FB_JUDGE_LIBRARY_H
 #define FB_JUDGE_LIBRARY_H
 
@@ -14,8 +15,11 @@ typedef struct {
     /* a tensor of the product's shape, FB_NONE for none: any strided view whose columns are neighbours … */
     fb_id addend;
     double addend_scale; /* … times this: 1 or -1 */
-    fb_id bias;          /* [n] of the product's columns, FB_NONE for none: any strided view with stride 1 */
+    /* [n] of the product's columns, or of its rows where these lie side by side; FB_NONE for none: any strided view with
+     * stride 1 */
+    fb_id bias;
     bool relu;
+    bool turned;  /* the result lies by columns of the product: a library makes its transpose (graph/storage.h) */
     fb_id result; /* the node whose value the call stores */
 } fb_library_epilogue;
 
@@ -28,6 +32,6 @@ bool fb_library_lays_out(const fb_machine *m, const fb_graph *g, fb_id product, 
 
 /* Reads the group as such a call. False with a verdict that names the node the library cannot do, or the value that
  * would have to be stored half-way. */
-bool fb_library_epilogue_of(const fb_kernel_nodes *k, fb_library_epilogue *out, fb_verdict *why);
+bool fb_library_epilogue_of(const fb_machine *m, const fb_kernel_nodes *k, fb_library_epilogue *out, fb_verdict *why);
 
 #endif

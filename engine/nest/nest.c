@@ -8,6 +8,7 @@
 #include "base/debug.h"
 #include "base/mutate.h"
 #include "graph/deps.h"
+#include "graph/storage.h"
 #include "nest/verify.h"
 
 #include <stdarg.h>
@@ -549,6 +550,9 @@ static fb_draft joint_draft(fb_builder *b)
     for (int i = k->n_stored - 1; i >= 0; i--) {
         fb_draft one;
         if (!may_be_joint(b, i) || !fb_shape_equal(&g->nodes[k->stored[i]].shape, shape)) continue;
+        if (joint.n_roots &&
+            fb_storage_innermost(g, k->stored[i]) != fb_storage_innermost(g, joint.roots[0].node))
+            continue;
         if (!first_draft(b, k->stored[i], &one)) continue;
         if (!joint.n_roots) {
             joint = one;
@@ -620,6 +624,13 @@ static bool blocked_rows(fb_builder *b, fb_id node, fb_draft *d)
     return true;
 }
 
+/* Where a value's last dim is not what lies side by side: its dims as they lie. */
+static const int *order_in_memory(const fb_builder *b, fb_id node)
+{
+    const fb_graph *g = b->nest->graph;
+    return fb_storage_innermost(g, node) == FB_NONE ? NULL : g->lies_as[node];
+}
+
 static bool first_draft(fb_builder *b, fb_id node, fb_draft *d)
 {
     const fb_node *n = &b->nest->graph->nodes[node];
@@ -627,9 +638,12 @@ static bool first_draft(fb_builder *b, fb_id node, fb_draft *d)
     d->roots[0].node = node;
     d->scatter = n->op == FB_OP_SCATTER_ADD && fb_builder_inside(b, node); /* else it is there, to be copied */
     if (row_of(b->nest)->rows) return row_of(b->nest)->rows(b, node, d);
+    const int *order = order_in_memory(b, node);
     for (int i = 0; i < n->shape.rank; i++) {
-        bool data = d->scatter && i == 0;
-        d->roots[0].coords[i] = data ? fb_ix_const(b->nest->pool, 0) : fb_space_add(b, &d->rows, 'r', n->shape.dim[i]);
+        int at = order ? order[i] : i;
+        bool data = d->scatter && at == 0;
+        d->roots[0].coords[at] =
+            data ? fb_ix_const(b->nest->pool, 0) : fb_space_add(b, &d->rows, 'r', n->shape.dim[at]);
     }
     return true;
 }

@@ -27,6 +27,14 @@ return fb.script {
     room = function(g, p)
       return nn.conv3d(image(g, p, p.channels, { 5, 6, 7 }), 3, { 2, 3, 3 }, { padding = { 0, 1, 1 }, dilation = { 1, 1, 2 } })
     end,
+    net = function(g, p) -- in 16 bits what lies between lies channels last
+      local same = { padding = 1 }
+      local a = nn.conv2d(image(g, p, 3, { 12, 10 }), 16, 3, same):relu()
+      local b = nn.conv2d(nn.conv2d(a, 16, 3, same):relu(), 16, 3, same)
+      local c = nn.max_pool2d((b + a):relu(), 3, { stride = 2, padding = 1 })
+      local d = nn.conv2d(g:cat({ nn.conv2d(c, 24, 1):relu(), c }, 1), 16, 3, { stride = 2, padding = 1 })
+      return d:tanh():mean({ 2, 3 })
+    end,
     back = function(g, p) -- the gradient of one as a layer
       return nn.conv_transpose2d(image(g, p, p.channels, { 6, 7 }), 4, 3, { stride = 2, padding = 1 }):sigmoid()
     end,

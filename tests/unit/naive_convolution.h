@@ -8,17 +8,19 @@
 /* Element i of an operand, counted from where the call's begins. */
 typedef double naive_element(const void *of, int64_t i);
 
-/* Element `at` of the result, row by row; *size: of the terms that are added up. */
+/* Element `at` of the result as it lies; *size: of the terms that are added up. */
 static inline double naive_convolution(const fb_convolution *c, naive_element *element, const void *x, const void *w,
                                        int64_t at, double *size)
 {
-    int64_t taps = 1, place[FB_CONVOLUTION_SPACE];
+    int64_t taps = 1, all = c->groups * c->out, row = at % all, place[FB_CONVOLUTION_SPACE];
+    if (c->by_places) at /= all;
     for (int d = c->space - 1; d >= 0; d--) {
         place[d] = at % c->dim[d].places;
         at /= c->dim[d].places;
         taps *= c->dim[d].kernel;
     }
-    int64_t row = at % (c->groups * c->out), batch = at / (c->groups * c->out), group = row / c->out;
+    if (!c->by_places) row = at % all, at /= all;
+    int64_t batch = at, group = row / c->out;
     double sum = 0, terms = 0;
     for (int64_t t = 0; t < taps; t++) {
         int64_t rest = t, from = batch * c->x_batch + group * c->in * c->x_channel, tap = row * c->w_out;

@@ -229,7 +229,8 @@ static inline void run_gemm(const fb_gemm_call *c, void *const *buffers)
                 if (c->addend != FB_NONE)
                     sum += c->addend_scale * element(buffers[c->addend], c->dtype,
                                                      c->addend_offset + b * c->addend_batch + i * c->addend_row + j);
-                if (c->bias != FB_NONE) sum += element(buffers[c->bias], c->dtype, c->bias_offset + j);
+                int64_t of = c->convolution.by_places ? at % c->m : j; /* a convolution's channels */
+                if (c->bias != FB_NONE) sum += element(buffers[c->bias], c->dtype, c->bias_offset + of);
                 if (c->relu && sum < 0) sum = 0;
                 fb_elements_store(c->dtype, 1, &sum, (char *)buffers[c->c] + at * fb_dtype_size(c->dtype));
             }

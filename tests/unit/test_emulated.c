@@ -22,6 +22,7 @@ static void random_graphs_on_an_emulated_gpu(void **state)
     }
     emulated d = {.device = {.ops = &emulated_operations, .name = "emulated"}};
     fb_machine_default(&d.machine, FB_DEVICE_CUDA);
+    d.machine.convolution = d.machine.gemm[FB_F32]; /* as one with cuDNN */
     uint64_t first = number("FB_SEED", 1), left = number("FB_COUNT", 8);
     int plans = (int)number("FB_PLANS", 3), only = (int)number("FB_PLAN", 1000);
     fb_fuzz_board *board = fb_calloc(1, sizeof *board);
@@ -51,6 +52,7 @@ static void what_was_found_stays_mended(void **state)
     if (!emulation_exists()) skip();
     emulated d = {.device = {.ops = &emulated_operations, .name = "emulated"}};
     fb_machine_default(&d.machine, FB_DEVICE_CUDA);
+    d.machine.convolution = d.machine.gemm[FB_F32]; /* as one with cuDNN */
     fb_fuzz_board *board = fb_calloc(1, sizeof *board);
     for (size_t i = 0; i < sizeof found / sizeof *found; i++)
         fb_fuzz_round(&d.device, found[i].seed, 1, found[i].plan + 1, found[i].plan, board);

@@ -239,6 +239,14 @@ static void follow_session(fb_app *app)
 /* ---- commands -----------------------------------------------------------------------------------------------------
  */
 
+const char *fb_app_why_no_plan(fb_app *app)
+{
+    const fb_column *c = app->model.column;
+    return plans_itself(c)                ? not_ours(app)
+           : c->state == FB_COLUMN_FAILED ? "the column failed, and has no plan"
+                                          : "the plan is not made yet";
+}
+
 const char *fb_app_why_not(fb_app *app, fb_cmd c)
 {
     fb_need need = fb_cmd_get(c)->needs;
@@ -256,10 +264,7 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     if (need == NEED_PUZZLE) return fb_session_script(app->session)->puzzle ? NULL : "the script asks no puzzle";
     if (!app->model.column) return "there is no column: A adds one";
     if (need == NEED_COLUMN) return NULL;
-    if (!app->model.column->plan)
-        return plans_itself(app->model.column)                ? not_ours(app)
-               : app->model.column->state == FB_COLUMN_FAILED ? "the column failed, and has no plan"
-                                                              : "the plan is not made yet";
+    if (!app->model.column->plan) return fb_app_why_no_plan(app);
     if (need == NEED_PLAN) return NULL;
     if (fb_view_key_of(fb_app_view(app), c)) return NULL; /* there it does something of the view's own */
     if (fb_app_view(app) != FB_VIEW_GRAPH) return "works in the graph: Tab goes there";

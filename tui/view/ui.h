@@ -287,6 +287,8 @@ bool fb_app_hide(fb_app *app); /* false: nothing lies over the panes */
 void fb_app_run(fb_app *app, fb_cmd c, const char *arg);
 /* NULL: the command works now; else the reason why not. */
 const char *fb_app_why_not(fb_app *app, fb_cmd c);
+/* Why the focused column, which there is, has no plan of ours. */
+const char *fb_app_why_no_plan(fb_app *app);
 void fb_app_say(fb_app *app, fb_role role, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool fb_app_open(fb_app *app, const char *path); /* false: it said why not, and what was open stays */
 /* A lesson's page: its script with these parameters; false with the reason. And none. */

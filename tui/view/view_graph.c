@@ -325,7 +325,10 @@ static void enter(fb_app *app, const fb_row *row)
         return;
     }
     const fb_theirs *theirs = fb_model_theirs(app);
-    if (row->letter == FB_NONE)
+    const fb_column *c = app->model.column;
+    if (row->letter == FB_NONE && !theirs && c && !c->plan)
+        fb_app_say(app, FB_ROLE_WARN, "%s", fb_app_why_no_plan(app));
+    else if (row->letter == FB_NONE)
         fb_app_say(app, FB_ROLE_WARN, "sources and views belong to no kernel");
     else if (theirs && row->letter < theirs->n_kernels)
         fb_app_say(app, FB_ROLE_TEXT, "%s, %s, of %s %s: \"fusebox emit\" prints its source",

@@ -1,10 +1,11 @@
-/* Convolutions through cuDNN. The library proposes engines for a call, its best guess first; those whose arithmetic is not
+/* Convolutions through cuDNN, and what it does to one on its way out: a tensor and a bias of each channel added, and relu.
+ * The library proposes engines for a call, its best guess first; those whose arithmetic is not
  * the plan's own are left out: rounded inputs where the plan says f32, transforms (Winograd, Fourier), whose errors are of
  * another kind, and sums in no fixed order. Which of the others is the fastest is for gemm.c to time. */
 #include "base/mem.h"
 #include "device/cuda/parts.h"
 
-enum { ID_X = 1, ID_W, ID_Y };
+enum { ID_X = 1, ID_W, ID_Y, ID_ADDEND, ID_BIAS, ID_BETWEEN }; /* the last: of what is never stored, from here on */
 enum { PROPOSED = 8, ASKED = 24, DIMS = 2 + FB_CONVOLUTION_SPACE };
 
 struct fb_cuda_convolution {
@@ -12,9 +13,11 @@ struct fb_cuda_convolution {
     struct {
         cudnnBackendDescriptor_t plan;
         int64_t workspace;
-    } at[PROPOSED];
+    } engine[PROPOSED];
+    bool adds, biases;
     cudnnBackendDescriptor_t pack; /* of the pointers below; NULL: none yet */
-    CUdeviceptr x, w, y, workspace;
+    fb_cuda_gemm_args at;
+    CUdeviceptr workspace;
 };
 
 static bool failed(fb_error *err, cudnnStatus_t status, const char *doing)
@@ -60,7 +63,7 @@ static bool find_room(fb_cuda_device *d, int64_t bytes, CUdeviceptr *out, fb_err
 /* Makes one; what is set and finalized next is left out after the first failure. */
 typedef struct {
     fb_cuda_device *d;
-    cudnnBackendDescriptor_t made[8];
+    cudnnBackendDescriptor_t made[24];
     int n;
     cudnnStatus_t status;
 } maker;
@@ -68,6 +71,7 @@ typedef struct {
 static cudnnBackendDescriptor_t make(maker *m, int kind)
 {
     cudnnBackendDescriptor_t made = NULL;
+    FB_ASSERT(m->n < (int)(sizeof m->made / sizeof *m->made));
     if (!m->status) m->status = m->d->f->cudnnBackendCreateDescriptor(kind, &made);
     if (made) m->made[m->n++] = made;
     return made;
@@ -112,39 +116,101 @@ static void shapes_of(const fb_convolution *c, shapes *s)
 {
     const fb_convolution_dim none = {.size = 1, .kernel = 1, .places = 1, .stride = 1, .dilation = 1};
     int more = c->space == 1;
-    int64_t below = 1;
+    int64_t y_place[FB_CONVOLUTION_SPACE];
     *s = (shapes){.space = c->space + more};
+    fb_convolution_y_steps(c, &s->y_step[0], &s->y_step[1], y_place);
     for (int d = s->space - 1; d >= 0; d--) {
         fb_convolution_dim at = d < more ? none : c->dim[d - more];
         if (d < more) at.x_step = c->dim[0].size * c->dim[0].x_step, at.w_step = c->dim[0].kernel * c->dim[0].w_step;
         s->x[2 + d] = at.size, s->x_step[2 + d] = at.x_step;
         s->w[2 + d] = at.kernel, s->w_step[2 + d] = at.w_step;
-        s->y[2 + d] = at.places, s->y_step[2 + d] = below;
+        s->y[2 + d] = at.places, s->y_step[2 + d] = d < more ? c->dim[0].places * y_place[0] : y_place[d - more];
         s->stride[d] = at.stride, s->dilation[d] = at.dilation;
         s->before[d] = at.before, s->after[d] = at.after;
-        below *= at.places;
     }
     s->x[0] = s->y[0] = c->batch;
     s->x[1] = c->groups * c->in, s->y[1] = s->w[0] = c->groups * c->out, s->w[1] = c->in;
     s->x_step[0] = c->batch > 1 ? c->x_batch : c->groups * c->in * c->x_channel, s->x_step[1] = c->x_channel;
     s->w_step[0] = c->w_out, s->w_step[1] = c->w_in;
-    s->y_step[1] = below, s->y_step[0] = s->y[1] * below;
 }
 
+/* aligned, in bytes; 0: it is never in memory. */
 static cudnnBackendDescriptor_t tensor(maker *m, int type, int64_t id, int rank, const int64_t *extent,
                                        const int64_t *step, int64_t aligned)
 {
+    const bool nowhere = !aligned;
+    const int64_t bytes = nowhere ? 16 : aligned;
     cudnnBackendDescriptor_t t = make(m, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     set(m, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     set(m, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, rank, extent);
     set(m, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, rank, step);
     set(m, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-    set(m, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &aligned);
+    set(m, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &bytes);
+    if (nowhere) set(m, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &nowhere);
     finalize(m, t);
     return t;
 }
 
-/* The call as a graph of one operation. */
+/* One element at a time, in f32: x to y, with `other` where it takes two. */
+static cudnnBackendDescriptor_t pointwise(maker *m, int mode, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t other,
+                                          cudnnBackendDescriptor_t y)
+{
+    const int computed = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t how = make(m, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    set(m, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    set(m, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &computed);
+    finalize(m, how);
+    cudnnBackendDescriptor_t op = make(m, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set(m, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+    set(m, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+    if (other) set(m, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other);
+    set(m, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+    finalize(m, op);
+    return op;
+}
+
+/* Tensors and operations after the convolution, the last of which stores y. */
+typedef struct {
+    maker *m;
+    const fb_gemm_call *call;
+    const shapes *s;
+    cudnnBackendDescriptor_t y, last; /* what is stored; what the operation before gave */
+    int left;                         /* operations that are still to come */
+    cudnnBackendDescriptor_t ops[4];
+    int n;
+} way_out;
+
+static cudnnBackendDescriptor_t result(way_out *w)
+{
+    if (!w->left) return w->y;
+    return tensor(w->m, CUDNN_DATA_FLOAT, ID_BETWEEN + w->n, 2 + w->s->space, w->s->y, w->s->y_step, 0);
+}
+
+static void follow(way_out *w, int mode, cudnnBackendDescriptor_t other)
+{
+    cudnnBackendDescriptor_t x = w->last;
+    w->left--;
+    w->last = result(w);
+    w->ops[w->n++] = pointwise(w->m, mode, x, other, w->last);
+}
+
+static void follow_all(way_out *w)
+{
+    const fb_gemm_call *c = w->call;
+    int64_t size = fb_dtype_size(c->dtype), one[DIMS], step[DIMS];
+    int rank = 2 + w->s->space, type = type_of(c->dtype);
+    if (c->addend != FB_NONE)
+        follow(w, CUDNN_POINTWISE_ADD,
+               tensor(w->m, type, ID_ADDEND, rank, w->s->y, w->s->y_step,
+                      alignment(c->addend_offset * size, c->addend_advance)));
+    for (int d = 0; d < rank; d++) one[d] = d == 1 ? w->s->y[1] : 1, step[d] = d == 1 ? 1 : w->s->y[1];
+    if (c->bias != FB_NONE)
+        follow(w, CUDNN_POINTWISE_ADD,
+               tensor(w->m, type, ID_BIAS, rank, one, step, alignment(c->bias_offset * size, c->bias_advance)));
+    if (c->relu) follow(w, CUDNN_POINTWISE_RELU_FWD, NULL);
+}
+
+/* The call as a graph of its operations. */
 static cudnnBackendDescriptor_t describe(maker *m, const fb_gemm_call *call)
 {
     const float one = 1, zero = 0;
@@ -168,17 +234,26 @@ static cudnnBackendDescriptor_t describe(maker *m, const fb_gemm_call *call)
     set(m, how, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, space, s.dilation);
     set(m, how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, space, s.stride);
     finalize(m, how);
+    way_out way = {.m = m,
+                     .call = call,
+                     .s = &s,
+                     .y = y,
+                     .left = (call->addend != FB_NONE) + (call->bias != FB_NONE) + call->relu,
+                     .n = 1};
+    way.last = result(&way);
     cudnnBackendDescriptor_t op = make(m, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
     set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
     set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
     set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &w);
-    set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+    set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &way.last);
     set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
     set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
     finalize(m, op);
+    way.ops[0] = op;
+    follow_all(&way);
     cudnnBackendDescriptor_t graph = make(m, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(m, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &m->d->dnn);
-    set(m, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &op);
+    set(m, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, way.n, way.ops);
     finalize(m, graph);
     return graph;
 }
@@ -229,8 +304,8 @@ static bool take(fb_cuda_device *d, fb_cuda_convolution *c, cudnnBackendDescript
         drop(&m);
         return false;
     }
-    c->at[c->n].plan = plan;
-    c->at[c->n++].workspace = room;
+    c->engine[c->n].plan = plan;
+    c->engine[c->n++].workspace = room;
     return true;
 }
 
@@ -263,6 +338,8 @@ fb_cuda_convolution *fb_cuda_convolution_new(fb_cuda_device *d, const fb_gemm_ca
 {
     if (!fb_cuda_convolution_open(d, err)) return NULL;
     fb_cuda_convolution *c = fb_calloc(1, sizeof *c);
+    c->adds = call->addend != FB_NONE;
+    c->biases = call->bias != FB_NONE;
     maker m = {.d = d};
     cudnnBackendDescriptor_t graph = describe(&m, call);
     if (!m.status) propose(d, c, call, graph, CUDNN_HEUR_MODE_A);
@@ -281,45 +358,52 @@ fb_cuda_convolution *fb_cuda_convolution_new(fb_cuda_device *d, const fb_gemm_ca
 void fb_cuda_convolution_settle(fb_cuda_device *d, const fb_cuda_convolution *c, int which)
 {
     CUdeviceptr room;
-    if (c->at[which].workspace) find_room(d, c->at[which].workspace, &room, NULL);
+    if (c->engine[which].workspace) find_room(d, c->engine[which].workspace, &room, NULL);
 }
 
 void fb_cuda_convolution_free(fb_cuda_device *d, fb_cuda_convolution *c)
 {
     if (!c) return;
     if (c->pack) d->f->cudnnBackendDestroyDescriptor(c->pack);
-    for (int i = 0; i < c->n; i++) d->f->cudnnBackendDestroyDescriptor(c->at[i].plan);
+    for (int i = 0; i < c->n; i++) d->f->cudnnBackendDestroyDescriptor(c->engine[i].plan);
     fb_free(c);
 }
 
-static bool point(fb_cuda_device *d, fb_cuda_convolution *c, CUdeviceptr x, CUdeviceptr w, CUdeviceptr y,
-                  CUdeviceptr workspace, fb_error *err)
+static bool is_same(const fb_cuda_gemm_args *x, const fb_cuda_gemm_args *y)
 {
-    if (c->pack && c->x == x && c->w == w && c->y == y && c->workspace == workspace) return true;
+    return x->a == y->a && x->b == y->b && x->c == y->c && x->addend == y->addend && x->bias == y->bias;
+}
+
+static bool point(fb_cuda_device *d, fb_cuda_convolution *c, const fb_cuda_gemm_args *at, CUdeviceptr workspace,
+                  fb_error *err)
+{
+    if (c->pack && is_same(&c->at, at) && c->workspace == workspace) return true;
     if (c->pack) d->f->cudnnBackendDestroyDescriptor(c->pack);
     c->pack = NULL;
     maker m = {.d = d};
-    const int64_t ids[] = {ID_X, ID_W, ID_Y};
-    void *const at[] = {(void *)x, (void *)w, (void *)y}, *const room = (void *)workspace;
+    int64_t ids[] = {ID_X, ID_W, ID_Y, 0, 0}, n = 3;
+    void *places[] = {(void *)at->b, (void *)at->a, (void *)at->c, NULL, NULL}, *const room = (void *)workspace;
+    if (c->adds) ids[n] = ID_ADDEND, places[n++] = (void *)at->addend;
+    if (c->biases) ids[n] = ID_BIAS, places[n++] = (void *)at->bias;
     cudnnBackendDescriptor_t pack = make(&m, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    set(&m, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
-    set(&m, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, at);
+    set(&m, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids);
+    set(&m, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, places);
     set(&m, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &room);
     finalize(&m, pack);
     if (m.status) {
         drop(&m);
         return failed(err, m.status, "naming a convolution's tensors");
     }
-    c->pack = pack, c->x = x, c->w = w, c->y = y, c->workspace = workspace;
+    c->pack = pack, c->at = *at, c->workspace = workspace;
     return true;
 }
 
-bool fb_cuda_convolution_run(fb_cuda_device *d, fb_cuda_convolution *c, int which, CUdeviceptr x, CUdeviceptr w,
-                             CUdeviceptr y, fb_error *err)
+bool fb_cuda_convolution_run(fb_cuda_device *d, fb_cuda_convolution *c, int which, const fb_cuda_gemm_args *at,
+                             fb_error *err)
 {
     CUdeviceptr workspace = 0;
-    if (c->at[which].workspace && !find_room(d, c->at[which].workspace, &workspace, err)) return false;
-    if (!point(d, c, x, w, y, workspace, err)) return false;
-    cudnnStatus_t status = d->f->cudnnBackendExecute(d->dnn, c->at[which].plan, c->pack);
+    if (c->engine[which].workspace && !find_room(d, c->engine[which].workspace, &workspace, err)) return false;
+    if (!point(d, c, at, workspace, err)) return false;
+    cudnnStatus_t status = d->f->cudnnBackendExecute(d->dnn, c->engine[which].plan, c->pack);
     return !status ? true : failed(err, status, "convolving");
 }

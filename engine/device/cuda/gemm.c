@@ -181,9 +181,12 @@ bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_arg
         CUresult zeroed = d->f->cuMemsetD8Async(at->c, 0, (size_t)(call->batch * call->m * call->n) * size, d->stream);
         return zeroed == CUDA_SUCCESS ? true : fb_cuda_fail(err, zeroed, "clearing a product over nothing");
     }
-    if (g->convolution)
-        return fb_cuda_convolution_run(d, g->convolution, g->which, at->b + (size_t)call->b_offset * size,
-                                       at->a + (size_t)call->a_offset * size, at->c, err);
+    if (g->convolution) {
+        const fb_cuda_gemm_args first = {at->a + (size_t)call->a_offset * size, at->b + (size_t)call->b_offset * size,
+                                         at->addend + (size_t)call->addend_offset * size,
+                                         at->bias + (size_t)call->bias_offset * size, at->c};
+        return fb_cuda_convolution_run(d, g->convolution, g->which, &first, err);
+    }
     if (call->bias != FB_NONE) {
         const void *from = (const void *)(at->bias + (size_t)call->bias_offset * size);
         d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &from, sizeof from);

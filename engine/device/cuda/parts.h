@@ -167,8 +167,9 @@ bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_arg
 typedef struct fb_cuda_convolution fb_cuda_convolution;
 fb_cuda_convolution *fb_cuda_convolution_new(fb_cuda_device *d, const fb_gemm_call *call, int *n_proposed,
                                              fb_error *err);
-bool fb_cuda_convolution_run(fb_cuda_device *d, fb_cuda_convolution *c, int which, CUdeviceptr x, CUdeviceptr w,
-                             CUdeviceptr y, fb_error *err);
+/* a: the weights, b: x, each where its first element lies. */
+bool fb_cuda_convolution_run(fb_cuda_device *d, fb_cuda_convolution *c, int which, const fb_cuda_gemm_args *at,
+                             fb_error *err);
 /* Takes the room that `which` needs: none can be had while a graph is made. Where there is none, the run says so. */
 void fb_cuda_convolution_settle(fb_cuda_device *d, const fb_cuda_convolution *c, int which);
 void fb_cuda_convolution_free(fb_cuda_device *d, fb_cuda_convolution *c);

@@ -61,17 +61,20 @@ static void loop_part(void *ctx, int index, int count)
 {
     const looping *l = ctx;
     const fb_convolution *c = l->call;
-    int64_t places = 1, all = c->groups * c->out, rows = c->batch * all;
+    int64_t places = 1, all = c->groups * c->out, rows = c->batch * all, y_batch, y_channel,
+            y_place[FB_CONVOLUTION_SPACE];
+    fb_convolution_y_steps(c, &y_batch, &y_channel, y_place);
     for (int d = 0; d < c->space; d++) places *= c->dim[d].places;
     for (int64_t row = rows * index / count; row < rows * (index + 1) / count; row++) {
         int64_t n = row / all, o = row % all, g = o / c->out;
         for (int64_t p = 0; p < places; p++) {
-            int64_t at[FB_CONVOLUTION_SPACE], rest = p;
+            int64_t at[FB_CONVOLUTION_SPACE], rest = p, to = n * y_batch + o * y_channel;
             for (int d = c->space - 1; d >= 0; d--) {
                 at[d] = rest % c->dim[d].places;
                 rest /= c->dim[d].places;
+                to += at[d] * y_place[d];
             }
-            l->y[row * places + p] =
+            l->y[to] =
                 (float)window(c, l->x + n * c->x_batch + g * c->in * c->x_channel, l->w + o * c->w_out, at);
         }
     }
