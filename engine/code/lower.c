@@ -29,7 +29,8 @@ int fb_lower_buffer(fb_lowering *l, fb_buffer_kind kind, fb_id node, int64_t off
                    .dtype = n->dtype,
                    .elements = fb_shape_elements(&n->shape),
                    .bytes = fb_node_bytes(l->g, node),
-                   .offset = offset};
+                   .offset = offset,
+                   .channels_last = fb_storage_innermost(l->g, node) != FB_NONE};
     FB_VEC_PUSH(&l->buffers, b);
     return l->buffers.n - 1;
 }
@@ -109,6 +110,7 @@ static void add_buffers(fb_lowering *l)
 static int add_scratch(fb_lowering *l, int which, fb_id node)
 {
     int buffer = fb_lower_buffer(l, FB_BUFFER_TEMP, node, 0);
+    l->buffers.at[buffer].channels_last = false;
     fb_scratch *s = &l->scratch[which];
     FB_VEC_PUSH(&s->taken, buffer);
     if (l->buffers.at[buffer].bytes > s->bytes) s->bytes = l->buffers.at[buffer].bytes;

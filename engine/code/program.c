@@ -388,8 +388,8 @@ void fb_program_print_tables(const fb_program *p, fb_str *out)
     fb_str_add(out, "/* buffers\n");
     for (int i = 0; i < p->n_buffers; i++) {
         const fb_buffer *b = &p->buffers[i];
-        fb_str_addf(out, " *     %-7s %-32s %s × %" PRId64 "\n", kinds[b->kind], b->name, fb_dtype_name(b->dtype),
-                    b->elements);
+        fb_str_addf(out, " *     %-7s %-32s %s × %" PRId64 "%s\n", kinds[b->kind], b->name, fb_dtype_name(b->dtype),
+                    b->elements, b->channels_last ? ", channels last" : "");
     }
     print_copies(p, out);
     fb_str_add(out, " * launches\n");

@@ -24,10 +24,11 @@ typedef struct {
     const char *name; /* the node's name */
     fb_dtype dtype;
     int64_t elements, bytes;
-    int64_t offset; /* FB_BUFFER_TEMP: into the pool, 256-byte aligned */
-    bool assigned;  /* FB_BUFFER_PARAM: some launch writes it */
-    bool fed;       /* FB_BUFFER_INPUT: copied from the host in each run, before the first launch */
-    bool received;  /* FB_BUFFER_OUTPUT: copied to the host in each run, after the last launch */
+    int64_t offset;     /* FB_BUFFER_TEMP: into the pool, 256-byte aligned */
+    bool channels_last; /* not row by row (graph/storage.h) */
+    bool assigned;      /* FB_BUFFER_PARAM: some launch writes it */
+    bool fed;           /* FB_BUFFER_INPUT: copied from the host in each run, before the first launch */
+    bool received;      /* FB_BUFFER_OUTPUT: copied to the host in each run, after the last launch */
 } fb_buffer;
 
 /* One kernel. On the host, `entry` is `void entry(const fb_kernel_args *a)` (kernels/prelude.h); on CUDA a __global__

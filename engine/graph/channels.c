@@ -40,8 +40,7 @@ static int channel_through(const follow *f, fb_id node)
     fb_ix vars[FB_MAX_RANK];
     fb_access at;
     int found = FB_NONE;
-    for (int d = 0; d < s->rank; d++)
-        vars[d] = s->dim[d] > 1 ? fb_ix_var(pool, "at", s->dim[d]) : fb_ix_const(pool, 0);
+    for (int d = 0; d < s->rank; d++) vars[d] = s->dim[d] > 1 ? fb_ix_var(pool, "at", s->dim[d]) : fb_ix_const(pool, 0);
     fb_access_at(g, pool, node, vars, &at);
     for (int d = 0; d < s->rank && at.base == base; d++) {
         int64_t step, none;

@@ -129,7 +129,8 @@ bool fb_storage_leaves(const fb_graph *g, fb_id node)
     for (int i = 0; i < n; i++) {
         const fb_node *u = &g->nodes[users[i]];
         bool taken = u->region != g->nodes[node].region || (!is_view(g, users[i]) && !fb_node_is_computed(g, users[i]));
-        if (taken || fb_node_class(g, users[i]) == FB_CLASS_EFFECT || (is_view(g, users[i]) && fb_storage_leaves(g, users[i])))
+        if (taken || fb_node_class(g, users[i]) == FB_CLASS_EFFECT ||
+            (is_view(g, users[i]) && fb_storage_leaves(g, users[i])))
             return true;
     }
     return false;
@@ -259,7 +260,7 @@ static void move_line(char *own, char *lies, int64_t n, int64_t step, size_t siz
 #define MOVE(BYTES)                                                                                                    \
     case BYTES:                                                                                                        \
         for (int64_t i = 0; i < n; i++)                                                                                \
-            memcpy(to_own ? own + i * BYTES : lies + i * step, to_own ? lies + i * step : own + i * BYTES, BYTES);     \
+            memcpy(to_own ? own + i *BYTES : lies + i * step, to_own ? lies + i * step : own + i * BYTES, BYTES);      \
         break
     switch (size) {
         MOVE(1);
@@ -288,8 +289,8 @@ static bool rearrange(const fb_graph *g, fb_id node, void *bytes, bool to_own)
         if (strides[last] == 1)
             memcpy(now + (to_own ? own : lies), was + (to_own ? lies : own), (size_t)run);
         else
-            move_line((to_own ? now : was) + own, (to_own ? was : now) + lies, n->shape.dim[last],
-                      strides[last] * size, (size_t)size, to_own);
+            move_line((to_own ? now : was) + own, (to_own ? was : now) + lies, n->shape.dim[last], strides[last] * size,
+                      (size_t)size, to_own);
         for (int d = last - 1; d >= 0 && ++at[d] == n->shape.dim[d]; d--) at[d] = 0;
     }
     fb_free(was);

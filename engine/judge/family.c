@@ -257,10 +257,11 @@ static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, bool lai
     if (m->target->library_epilogues) return fb_library_epilogue_of(m, k, &epilogue, why);
     for (int i = 0; i < k->n_stored && k->n_nodes > 1; i++) {
         if (k->stored[i] != product || !g->lies_as[product]) continue;
-        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                               "`%s` is stored channels last, and what follows it in its kernel goes row by row: it is a "
-                               "call of its own",
-                               n->name);
+        *why =
+            fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                            "`%s` is stored channels last, and what follows it in its kernel goes row by row: it is a "
+                            "call of its own",
+                            n->name);
         return false;
     }
     return true;

@@ -18,15 +18,15 @@ static bool refuse(const reading *r, fb_id node, const char *what)
 {
     const char *product = r->g->nodes[r->out->product].name, *name = r->g->nodes[node].name;
     if (r->convolves)
-        *r->why = fb_verdict_make(
-            FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-            "cuDNN adds a stored tensor and a bias of each channel to the convolution `%s`, and takes relu of that; `%s` %s",
-            product, name, what);
+        *r->why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                                  "cuDNN adds a stored tensor and a bias of each channel to the convolution `%s`, and "
+                                  "takes relu of that; `%s` %s",
+                                  product, name, what);
     else
         *r->why = fb_verdict_make(
             FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-            "cuBLASLt scales `%s`, adds a stored tensor and a bias to it, and takes relu of that; `%s` %s", product, name,
-            what);
+            "cuBLASLt scales `%s`, adds a stored tensor and a bias to it, and takes relu of that; `%s` %s", product,
+            name, what);
     return false;
 }
 
@@ -179,11 +179,11 @@ bool fb_library_epilogue_of(const fb_machine *m, const fb_kernel_nodes *k, fb_li
         return refuse(&r, product, "is a sum over nothing, which is only cleared");
     if (k->n_nodes > 1 && r.convolves && !does_more(&r, &convolution)) {
         fb_id other = k->nodes[k->nodes[0] == product ? 1 : 0];
-        *why = fb_verdict_make(
-            FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-            "cuDNN convolves and does nothing else where pictures are not of 16 bits and channels last: `%s` is another "
-            "kernel",
-            g->nodes[other].name);
+        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                               "cuDNN convolves and does nothing else where pictures are not of 16 bits and channels "
+                               "last: `%s` is another "
+                               "kernel",
+                               g->nodes[other].name);
         return false;
     }
     for (int i = 0; i < k->n_nodes; i++)

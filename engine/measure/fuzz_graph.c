@@ -1079,6 +1079,88 @@ static void add_convolution(maker *m)
     if (y != FB_NONE && one_in(m, 3)) add_permute(m, y);
 }
 
+/* ---- pictures from one convolution to the next ---- */
+
+/* [N, C, H, W] as [N, out, H', W']: windows of k by k, padded to as many where step is 1. */
+static fb_id picture_layer(maker *m, fb_id x, int64_t out, int64_t k, int64_t step)
+{
+    const fb_shape s = at(m, x)->shape;
+    const fb_dtype dtype = at(m, x)->dtype;
+    picture p = {.space = 2,
+                 .first = 1,
+                 .batch = s.dim[0],
+                 .groups = 1,
+                 .in = s.dim[1],
+                 .out = out,
+                 .kernel = {k, k},
+                 .dilation = {1, 1},
+                 .order = {0, 1}};
+    const fb_attrs pad = {.before = {0, 0, k / 2, k / 2}, .after = {0, 0, k / 2, k / 2}};
+    fb_id w = source(m, (fb_shape){.rank = 4, .dim = {out, s.dim[1], k, k}}, dtype);
+    if (k > 1) x = add(m, FB_OP_PAD, &pad, 1, &x);
+    for (int d = 2; d < 4; d++) x = add(m, FB_OP_UNFOLD, &(fb_attrs){.dim = d, .stop = k, .step = step}, 1, &x);
+    if (x == FB_NONE || w == FB_NONE) return FB_NONE;
+    const fb_shape seen = at(m, x)->shape;
+    fb_id y = picture_product(m, &p, x, w);
+    return add(m, FB_OP_VIEW, &(fb_attrs){.shape = {.rank = 4, .dim = {s.dim[0], out, seen.dim[2], seen.dim[3]}}}, 1,
+               &y);
+}
+
+/* What networks of pictures have between two: a pool, another picture beside it, a norm over groups of channels. */
+static fb_id between_pictures(maker *m, fb_id x, fb_id held)
+{
+    const fb_shape s = at(m, x)->shape;
+    fb_id pair[] = {x, held}, y = x;
+    switch (below(m, 6)) {
+    case 0:
+        for (int d = 2; d < 4; d++)
+            y = s.dim[d] > 1 ? add(m, FB_OP_UNFOLD, &(fb_attrs){.dim = d, .stop = 2, .step = 1 + below(m, 2)}, 1, &y)
+                             : FB_NONE;
+        return add(m, below(m, 2) ? FB_OP_AMAX : FB_OP_MEAN, &(fb_attrs){.n_axes = 2, .axes = {4, 5}}, 1, &y);
+    case 1: return held == FB_NONE ? x : add(m, FB_OP_CAT, &(fb_attrs){.dim = 1}, 2, pair);
+    case 2: {
+        fb_attrs grouped = {.shape = {.rank = 3, .dim = {s.dim[0], 4, s.dim[1] / 4 * s.dim[2] * s.dim[3]}}};
+        if (s.dim[1] % 4) return x;
+        y = add(m, FB_OP_VIEW, &grouped, 1, &x);
+        y = add2(m, FB_OP_SUB, y, add(m, FB_OP_MEAN, &(fb_attrs){.n_axes = 1, .axes = {2}, .keepdim = true}, 1, &y));
+        return add(m, FB_OP_VIEW, &(fb_attrs){.shape = s}, 1, &y);
+    }
+    default: return x;
+    }
+}
+
+static bool is_alike(maker *m, fb_id x, fb_id y)
+{
+    return x != FB_NONE && y != FB_NONE && fb_shape_equal(&at(m, x)->shape, &at(m, y)->shape);
+}
+
+/* Mostly in 16 bits, and as many channels as make them lie channels last. */
+static void add_pictures(maker *m)
+{
+    static const fb_dtype dtypes[] = {FB_F16, FB_F16, FB_BF16, FB_BF16, FB_F32};
+    const fb_dtype dtype = dtypes[below(m, 5)];
+    const fb_shape shape = {
+        .rank = 4, .dim = {1 + below(m, 3), one_in(m, 3) ? 16 : 1 + below(m, 4), 3 + below(m, 7), 3 + below(m, 7)}};
+    int64_t most = m->most;
+    fb_id x = source(m, shape, dtype), held = FB_NONE, last = FB_NONE;
+    m->most = MOST_OF_WINDOWS;
+    for (int64_t layers = 2 + below(m, 3); layers > 0 && x != FB_NONE; layers--) {
+        int64_t out = one_in(m, 6) ? 12 : 16 + 8 * below(m, 2), k = one_in(m, 3) ? 1 : 3;
+        x = picture_layer(m, tamed(m, x, 4), out, k, one_in(m, 5) ? 2 : 1);
+        if (x == FB_NONE) break;
+        if (below(m, 2)) x = add2(m, FB_OP_ADD, x, source(m, (fb_shape){.rank = 3, .dim = {out, 1, 1}}, dtype));
+        if (is_alike(m, x, held) && below(m, 2)) x = add2(m, FB_OP_ADD, x, held);
+        if (x != FB_NONE && below(m, 3))
+            x = below(m, 2) ? add1(m, FB_OP_RELU, x) : activation(m, tamed(m, x, ceiling(m, x)));
+        if (x != FB_NONE) last = x;
+        fb_id next = x == FB_NONE ? FB_NONE : between_pictures(m, x, is_alike(m, x, held) ? held : FB_NONE);
+        held = x;
+        x = next;
+    }
+    m->most = most;
+    if (last != FB_NONE && below(m, 2)) add(m, FB_OP_MEAN, &(fb_attrs){.n_axes = 2, .axes = {2, 3}}, 1, &last);
+}
+
 /* Steps that are written out, each of what the one before gave: a plan may make a loop of them. One may be unlike, and
  * what leaves them is all, joined, or one, or their gradient. */
 static void add_steps(maker *m)
@@ -1435,7 +1517,9 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
     if (vast) add_vast(&m);
     if (!m.large && seed % 8 == 6) add_steps(&m); /* neither of one that is paired */
     if (seed % 8 == 2) add_first(&m);
-    if (!m.large && seed % 8 == 4) add_convolution(&m);
+    bool pictures = seed % 32 == 8 || seed % 32 == 12;
+    if (!m.large && pictures) add_pictures(&m);
+    if (!m.large && !pictures && seed % 8 == 4) add_convolution(&m);
     add_outputs(&m);
     FB_VEC_FREE(&m.values);
     FB_VEC_FREE(&m.size);

@@ -550,8 +550,7 @@ static fb_draft joint_draft(fb_builder *b)
     for (int i = k->n_stored - 1; i >= 0; i--) {
         fb_draft one;
         if (!may_be_joint(b, i) || !fb_shape_equal(&g->nodes[k->stored[i]].shape, shape)) continue;
-        if (joint.n_roots &&
-            fb_storage_innermost(g, k->stored[i]) != fb_storage_innermost(g, joint.roots[0].node))
+        if (joint.n_roots && fb_storage_innermost(g, k->stored[i]) != fb_storage_innermost(g, joint.roots[0].node))
             continue;
         if (!first_draft(b, k->stored[i], &one)) continue;
         if (!joint.n_roots) {

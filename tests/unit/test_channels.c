@@ -124,8 +124,7 @@ static void pictures_lie_channels_last(void **state)
     uint16_t *was = fb_alloc((size_t)elements * sizeof *was), *is = fb_alloc((size_t)elements * sizeof *is);
     for (int64_t i = 0; i < elements; i++) was[i] = is[i] = (uint16_t)i;
     assert_true(fb_storage_from_own(n.g, a, is));
-    for (int64_t i = 0; i < elements; i++)
-        assert_int_equal(is[i / 672 * 672 + i / 42 % 16 + i % 42 * 16], was[i]);
+    for (int64_t i = 0; i < elements; i++) assert_int_equal(is[i / 672 * 672 + i / 42 % 16 + i % 42 * 16], was[i]);
     assert_true(fb_storage_to_own(n.g, a, is));
     assert_memory_equal(is, was, (size_t)elements * sizeof *was);
     fb_free(is), fb_free(was);
@@ -161,9 +160,9 @@ static fb_id places_by_places(net *n, fb_id a)
 {
     const fb_shape s = n->g->nodes[a].shape;
     fb_id flat = view(n, a, SHAPE(s.dim[0], s.dim[1], s.dim[2] * s.dim[3]));
-    fb_id places = add_op(n->g, FB_OP_MATMUL, ARGS(flat, add_op(n->g, FB_OP_PERMUTE, ARGS(flat),
-                                                                &(fb_attrs){.n_axes = 3, .axes = {0, 2, 1}})),
-                          NULL);
+    fb_id places =
+        add_op(n->g, FB_OP_MATMUL,
+               ARGS(flat, add_op(n->g, FB_OP_PERMUTE, ARGS(flat), &(fb_attrs){.n_axes = 3, .axes = {0, 2, 1}})), NULL);
     return view(n, add_op(n->g, FB_OP_MATMUL, ARGS(places, flat), NULL), s);
 }
 
@@ -184,14 +183,12 @@ static void others_lie_row_by_row(void **state)
         int64_t channels;
         bool last;
     } cases[] = {
-        {nothing, FB_F16, FB_PRECISION_IEEE, 16, true},  {nothing, FB_BF16, FB_PRECISION_IEEE, 24, true},
-        {nothing, FB_F32, FB_PRECISION_TF32, 16, true},  {nothing, FB_F32, FB_PRECISION_IEEE, 16, false},
-        {nothing, FB_F64, FB_PRECISION_IEEE, 16, false}, {nothing, FB_F16, FB_PRECISION_IEEE, 12, false},
+        {nothing, FB_F16, FB_PRECISION_IEEE, 16, true},           {nothing, FB_BF16, FB_PRECISION_IEEE, 24, true},
+        {nothing, FB_F32, FB_PRECISION_TF32, 16, true},           {nothing, FB_F32, FB_PRECISION_IEEE, 16, false},
+        {nothing, FB_F64, FB_PRECISION_IEEE, 16, false},          {nothing, FB_F16, FB_PRECISION_IEEE, 12, false},
         {nothing, FB_F16, FB_PRECISION_IEEE, 8, false}, /* less than a sector */
-        {also_an_output, FB_F16, FB_PRECISION_IEEE, 16, false},
-        {group_norm, FB_F16, FB_PRECISION_IEEE, 16, false},
-        {places_by_places, FB_F16, FB_PRECISION_IEEE, 16, false},
-        {batch_norm, FB_F16, FB_PRECISION_IEEE, 16, false},
+        {also_an_output, FB_F16, FB_PRECISION_IEEE, 16, false},   {group_norm, FB_F16, FB_PRECISION_IEEE, 16, false},
+        {places_by_places, FB_F16, FB_PRECISION_IEEE, 16, false}, {batch_norm, FB_F16, FB_PRECISION_IEEE, 16, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         net n = begin(cases[i].dtype);
@@ -398,8 +395,8 @@ static void all_that_is_made_of_them_is_right(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_lie_channels_last),       cmocka_unit_test(others_lie_row_by_row),
-        cmocka_unit_test(a_call_does_what_follows_it),      cmocka_unit_test(it_does_no_more),
+        cmocka_unit_test(pictures_lie_channels_last),        cmocka_unit_test(others_lie_row_by_row),
+        cmocka_unit_test(a_call_does_what_follows_it),       cmocka_unit_test(it_does_no_more),
         cmocka_unit_test(all_that_is_made_of_them_is_right),
     };
     return cmocka_run_group_tests_name("channels", tests, NULL, NULL);

@@ -152,8 +152,8 @@ static cudnnBackendDescriptor_t tensor(maker *m, int type, int64_t id, int rank,
 }
 
 /* One element at a time, in f32: x to y, with `other` where it takes two. */
-static cudnnBackendDescriptor_t pointwise(maker *m, int mode, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t other,
-                                          cudnnBackendDescriptor_t y)
+static cudnnBackendDescriptor_t pointwise(maker *m, int mode, cudnnBackendDescriptor_t x,
+                                          cudnnBackendDescriptor_t other, cudnnBackendDescriptor_t y)
 {
     const int computed = CUDNN_DATA_FLOAT;
     cudnnBackendDescriptor_t how = make(m, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -183,7 +183,7 @@ typedef struct {
 static cudnnBackendDescriptor_t result(way_out *w)
 {
     if (!w->left) return w->y;
-    return tensor(w->m, CUDNN_DATA_FLOAT, ID_BETWEEN + w->n, 2 + w->s->space, w->s->y, w->s->y_step, 0);
+    return tensor(w->m, CUDNN_DATA_FLOAT, ID_BETWEEN + w->left, 2 + w->s->space, w->s->y, w->s->y_step, 0);
 }
 
 static void follow(way_out *w, int mode, cudnnBackendDescriptor_t other)
@@ -235,11 +235,11 @@ static cudnnBackendDescriptor_t describe(maker *m, const fb_gemm_call *call)
     set(m, how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, space, s.stride);
     finalize(m, how);
     way_out way = {.m = m,
-                     .call = call,
-                     .s = &s,
-                     .y = y,
-                     .left = (call->addend != FB_NONE) + (call->bias != FB_NONE) + call->relu,
-                     .n = 1};
+                   .call = call,
+                   .s = &s,
+                   .y = y,
+                   .left = (call->addend != FB_NONE) + (call->bias != FB_NONE) + call->relu,
+                   .n = 1};
     way.last = result(&way);
     cudnnBackendDescriptor_t op = make(m, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
     set(m, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);

@@ -74,8 +74,7 @@ static void loop_part(void *ctx, int index, int count)
                 rest /= c->dim[d].places;
                 to += at[d] * y_place[d];
             }
-            l->y[to] =
-                (float)window(c, l->x + n * c->x_batch + g * c->in * c->x_channel, l->w + o * c->w_out, at);
+            l->y[to] = (float)window(c, l->x + n * c->x_batch + g * c->in * c->x_channel, l->w + o * c->w_out, at);
         }
     }
 }
