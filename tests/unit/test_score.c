@@ -1207,7 +1207,7 @@ enum { SAMPLE_PART = 1 };
 static bool is_chosen(const char *what, int dtype, int target, int number)
 {
     char name[256];
-    static const uint64_t sample[TARGETS] = {100, 25}; /* a C++ compiler takes much longer for a plan */
+    static const uint64_t sample[TARGETS] = {75, 20}; /* a C++ compiler takes much longer for a plan */
     const char *text = getenv("FB_SHARE");
     uint64_t share = text ? strtoull(text, NULL, 10) : full ? 1000 : sample[target] / SAMPLE_PART;
     if (number >= ONE_KERNEL && !text && !full) share *= 4; /* of few scripts */
