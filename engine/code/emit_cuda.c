@@ -416,6 +416,97 @@ static void emit_lines(frame *f)
     if (ragged) fb_emit_close(e);
 }
 
+/* ---- squares ---- */
+
+/* A square and where in it a thread is. */
+typedef struct {
+    const char *across, *along;             /* names of the two variables … */
+    const char *first_across, *first_along; /* … and of where the square begins */
+    int64_t high, wide;                     /* as far as they go */
+} square;
+
+static void declare_square(frame *f, square *q)
+{
+    fb_emitter *e = f->e;
+    const fb_space *rows = &f->s->rows;
+    int last = rows->n - 1, across = f->x.across;
+    *q = (square){.across = var_name(e, rows->var[across]),
+                  .along = var_name(e, rows->var[last]),
+                  .first_across = fb_emit_name(e, "fb_across"),
+                  .first_along = fb_emit_name(e, "fb_along"),
+                  .high = rows->extent[across],
+                  .wide = rows->extent[last]};
+    int64_t high = fb_ceil_div(q->high, FB_SQUARE), wide = fb_ceil_div(q->wide, FB_SQUARE);
+    fb_space outer = {0};
+    for (int d = 0; d < last; d++) {
+        if (d == across) continue;
+        outer.var[outer.n] = rows->var[d];
+        outer.extent[outer.n++] = rows->extent[d];
+    }
+    fb_emit(e, "const fb_at %s = (fb_at)%s %% %" PRId64 " * %d;", q->first_along, f->block, wide, FB_SQUARE);
+    fb_emit(e, "const fb_at %s = (fb_at)%s / %" PRId64 " %% %" PRId64 " * %d;", q->first_across, f->block, wide, high,
+            FB_SQUARE);
+    if (!outer.n) return;
+    const char *point = fb_emit_name(e, "point");
+    fb_emit(e, "const fb_at %s = (fb_at)%s / %" PRId64 ";", point, f->block, high * wide);
+    declare_point(f, &outer, point);
+}
+
+/* Goes through a square, lanes along one of its sides. */
+static void open_square(frame *f, const square *q, bool lanes_across)
+{
+    fb_emitter *e = f->e;
+    int step = f->x.threads / FB_SQUARE;
+    const char *lane = fb_arena_printf(e->arena, "threadIdx.x %% %d", FB_SQUARE),
+               *line = fb_arena_printf(e->arena, "threadIdx.x / %d + %d * fb_s", FB_SQUARE, step);
+    fb_emit_unrolled(e, "fb_s", fb_emit_number(e, FB_SQUARE / step));
+    fb_emit(e, "const fb_at %s = %s + %s;", q->across, q->first_across, lanes_across ? lane : line);
+    fb_emit(e, "const fb_at %s = %s + %s;", q->along, q->first_along, lanes_across ? line : lane);
+    if (q->high % FB_SQUARE || q->wide % FB_SQUARE)
+        fb_emit_if(e, "%s < %" PRId64 " && %s < %" PRId64, q->across, q->high, q->along, q->wide);
+}
+
+static void close_square(frame *f, const square *q)
+{
+    if (q->high % FB_SQUARE || q->wide % FB_SQUARE) fb_emit_close(f->e);
+    fb_emit_close(f->e);
+}
+
+/* A line has one element more than a square, so that its columns are in banks of their own. */
+static void emit_squares(frame *f)
+{
+    fb_emitter *e = f->e;
+    const walk w = walk_by(e, &f->s->rows, 1, fb_space_points(&f->s->rows));
+    const char **turned = FB_NEW_ARRAY(e->arena, const char *, f->s->n_values);
+    square q;
+    declare_square(f, &q);
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        turned[i] = NULL;
+        if (!fb_schedule_turns(e->nest, f->s, v, f->x.across)) continue;
+        turned[i] = fb_emit_name(e, fb_arena_printf(e->arena, "fb_turned_%s", e->names[i]));
+        fb_emit(e, "__shared__ %s %s[%d][%d];", e->spell->type[dtype_of_storage(e, v->node)].memory, turned[i],
+                FB_SQUARE, FB_SQUARE + 1);
+    }
+    open_square(f, &q, true);
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!turned[i]) continue;
+        turned[i] = fb_arena_printf(e->arena, "%s[%s - %s][%s - %s]", turned[i], q.along, q.first_along, q.across,
+                                    q.first_across);
+        fb_emit(e, "%s = %s;", turned[i], fb_emit_element(e, v->node, v->table, v->at));
+    }
+    close_square(f, &q);
+    fb_emit(e, "fb_meet<%d>();", f->x.threads);
+    open_square(f, &q, false);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (turned[i]) e->whole[i] = fb_emit_spell(e, e->spell->type[f->s->values[i].dtype].from, &turned[i], 1);
+    store_elements(f, &w, FB_NONE, 0, false);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (turned[i]) e->whole[i] = NULL;
+    close_square(f, &q);
+}
+
 /* The next point: the last variable runs fastest. */
 static void step_variables(frame *f, const fb_space *space)
 {
@@ -1526,6 +1617,7 @@ static void emit_section_cuda(fb_emitter *e)
     case FB_DEAL_ELEMENTS: emit_elements(&f); break;
     case FB_DEAL_LINES: emit_lines(&f); break;
     case FB_DEAL_RUNS: emit_runs(&f); break;
+    case FB_DEAL_SQUARES: emit_squares(&f); break;
     case FB_DEAL_OWNERS: emit_scatter(&f); break;
     case FB_DEAL_SORTED: emit_sorted(&f); break;
     case FB_DEAL_LONG: emit_long(&f); break;

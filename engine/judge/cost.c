@@ -103,8 +103,14 @@ static double rest_of_sector(const fb_analysis *a, const fb_section *s, fb_ix at
 static double read_apart(const fb_analysis *a, const fb_section *s)
 {
     double bytes = 0;
-    for (int i = 0; i < s->n_values; i++)
-        if (s->values[i].kind == FB_VALUE_LOAD) bytes += rest_of_sector(a, s, s->values[i].at, s->values[i].dtype);
+    fb_arena *arena = fb_arena_new();
+    const fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, s, arena);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        bool turned = x.deal == FB_DEAL_SQUARES && fb_schedule_turns(a->nest, s, v, x.across);
+        if (v->kind == FB_VALUE_LOAD && !turned) bytes += rest_of_sector(a, s, v->at, v->dtype);
+    }
+    fb_arena_free(arena);
     return bytes;
 }
 
@@ -134,6 +140,29 @@ static void add_apart(const fb_machine *m, const fb_analysis *a, fb_group_cost *
     out->apart_bytes = read + written;
     out->apart_written = written;
     out->apart_us = fb_time_us(read, rate) + partial * fb_time_us(written, rate);
+}
+
+/* Tiles go along rows, of which single elements lie side by side in a value that lies channels last: each moves a sector. (A
+ * generated 1 × 1 convolution to 128 channels of 28 × 28, 16 pictures, with what follows it: 35 µs on an H200, and 5.9 were
+ * foreseen; to 256 of 56 × 56 110 and 28.) */
+static double across_us(const fb_machine *m, const fb_analysis *a)
+{
+    enum { SECTOR = 32 };
+    const fb_graph *g = a->nest->graph;
+    double bytes = 0;
+    for (int i = 0; i < a->nest->n_sections; i++) {
+        const fb_section *s = &a->nest->sections[i];
+        double points = (double)fb_space_points(&s->rows) * SECTOR;
+        for (int k = 0; k < s->n_values; k++) {
+            const fb_value *v = &s->values[k];
+            bool across = v->kind == FB_VALUE_LOAD && !fb_nest_is_product(a->nest, v->node) &&
+                          fb_storage_innermost(g, v->node) != FB_NONE;
+            if (across) bytes += points;
+        }
+        for (int r = 0; r < s->n_roots; r++)
+            if (s->roots[r].storage >= 0 && fb_storage_innermost(g, s->roots[r].storage) != FB_NONE) bytes += points;
+    }
+    return fb_time_us(bytes, fb_rate_peak(&m->copy_hot));
 }
 
 /* How often a section reads single elements by a load whose place comes from memory; 0 where rows lie side by side. */
@@ -374,6 +403,7 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
     out->compute_us = fb_judge_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);
     if (m->target->grid && a->nest) fb_judge_grid_us(m, a, out);
+    if (m->target->grid && a->nest && a->nest->tiled) out->us += across_us(m, a);
     out->memory_us += before_us;
     out->us += before_us;
 }

@@ -2,6 +2,7 @@
  * its arithmetic takes. Rows stand in the order in which they are tried. */
 #include "schedule/family.h"
 
+#include "base/integer.h"
 #include "graph/access.h"
 #include "judge/library.h"
 #include "judge/parts.h"
@@ -148,7 +149,10 @@ static double turning_us(const fb_machine *m, const fb_convolution *c, fb_dtype 
 static double convolution_us(const fb_machine *m, const fb_convolution *c, const fb_rate_curve *rates, fb_dtype dtype,
                              bool by_places)
 {
-    double flops = fb_convolution_flops(c), us = fb_time_us(flops, fb_rate_at(&m->convolution, flops));
+    enum { BLOCK = 8 }; /* channels that tensor cores take at a time, and multiply by zeros where there are fewer */
+    double flops = fb_convolution_flops(c);
+    if (m->target->grid && fb_dtype_is_half(dtype)) flops *= (double)fb_ceil_div(c->in, BLOCK) * BLOCK / (double)c->in;
+    double us = fb_time_us(flops, fb_rate_at(&m->convolution, flops));
     if (!m->target->grid) return us + fb_schedule_host_copies_us(m, c, dtype);
     /* For groups there are no kernels of that quality, nor faster ones in 16 bits: on an H200 169 µs where 87 were foreseen,
      * and of one channel each 650 for 109. */

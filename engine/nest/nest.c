@@ -1070,6 +1070,7 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
                       .target = m->target,
                       .units = m->units,
                       .shared_bytes = m->shared_bytes,
+                      .cache_bytes = m->cache_bytes,
                       .clusters = m->compute_major >= 9,
                       .pool = fb_index_pool_new(),
                       .kernel = *k,

@@ -222,6 +222,7 @@ struct fb_nest {
     const fb_target *target; /* what it is for */
     int units;               /* multiprocessors or cores, */
     int64_t shared_bytes;    /* and what a block of one may have: what long rows are cut by. 0: they are not */
+    int64_t cache_bytes;     /* of the last cache */
     bool clusters;           /* blocks may be clusters (compute capability 9.0) */
     bool stage;              /* see fb_nest_as_stage */
     fb_index_pool *pool;

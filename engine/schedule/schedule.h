@@ -14,10 +14,12 @@
 
 typedef enum {
     FB_DEAL_ELEMENTS, /* no reduction: a thread a few neighbouring elements */
-    FB_DEAL_LINES,   /* the same where neighbours cannot move together: a block a stretch of the last variable, in a few
+    FB_DEAL_LINES, /* the same where neighbours cannot move together: a block a stretch of the last variable, in a few
                        * lines; which lines these are is worked out once a block, and not by every thread */
-    FB_DEAL_RUNS,    /* the same of short lines: a thread a few points that are stored one behind the other, across the
+    FB_DEAL_RUNS,  /* the same of short lines: a thread a few points that are stored one behind the other, across the
                        * ends of lines */
+    FB_DEAL_SQUARES, /* elements of which some are loaded across the order in which they are stored: a block a square of both,
+                      * whose loads go through shared memory, turned */
     FB_DEAL_ROWS,    /* a team of threads a row: lanes of a warp, or a block, by the row's length */
     FB_DEAL_COLUMNS, /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
                        * the warps of a block share the long way */
@@ -39,6 +41,7 @@ typedef struct {
     int parts;                /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line */
     fb_val ranked;            /* FB_DEAL_RANKED: the rank */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
+    int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool stepped; /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
     bool scans;   /* a row's team goes along running values together (kernels/scan.cuh) */
@@ -57,6 +60,9 @@ double fb_schedule_ranked_flops(const fb_nest *nest);
 /* Of a section of the nest; what it points to is in `arena`. */
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
                                         fb_arena *arena);
+enum { FB_SQUARE = 32 }; /* elements along either side of a square */
+/* Is the load turned in squares over the last variable of the rows and variable `across`? */
+bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value *v, int across);
 /* What passes of rows keep in registers, if all of it fits: sets `held` and `section`. */
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
 /* Do warps of a block meet, or share memory? */

@@ -42,12 +42,14 @@ return fb.script {
   columns = { "across:max", "along:max", "across:apart", "along:apart" },
 
   plans = {
-    -- Each result in a kernel of its own; the second one reads the first.
+    -- Each result in a kernel of its own; the second one reads the first. Left alone, fusebox would turn it square by
+    -- square in shared memory; `rows` of 1 asks for each element by itself.
     apart = function(pl)
       pl:preset("max")
       for e, _, to in pl:edges() do
         if to == "add" and pl:verdict("cut", e).kind ~= "illegal" then pl:cut(e) end
       end
+      pl:knob("add", "rows", 1)
     end,
   },
 
@@ -82,6 +84,7 @@ return fb.script {
       "Put across:max beside: one kernel, one order of loops. What do two results in different orders make of it?",
     },
     tell = "Fusion joins loops, and a loop has one order. Two results in different orders cannot both suit it. A "
-      .. "tile in fast memory can: it is filled along the rows of one and emptied along the rows of the other.",
+      .. "tile in fast memory can: it is filled along the rows of one and emptied along the rows of the other. Take the "
+      .. "knob away from `add` in across:apart (k), and its kernel does that.",
   },
 }

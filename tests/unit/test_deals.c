@@ -63,11 +63,24 @@ static fb_graph *windows_of(fb_dtype dtype)
     return finished(g, node1(g, FB_OP_NEG, "neg", windows(g, values(g, DIMS(5, 34, 34), dtype))), FB_NONE);
 }
 
-static fb_plan *plan_of(fb_graph *g, fb_planner **planner, int64_t rows)
+/* x turned, and y; their sum. */
+static fb_graph *turned(int64_t batch, int64_t high, int64_t wide, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("turned");
+    fb_attrs order = {.n_axes = 3, .axes = {0, 2, 1}};
+    fb_id x = values(g, DIMS(batch, high, wide), dtype),
+          y = source(g, FB_OP_INPUT, "y", DIMS(batch, wide, high), dtype);
+    fb_id both[] = {add_node(g, FB_OP_PERMUTE, NULL, &order, 1, &x), y};
+    return finished(g, add_node(g, FB_OP_ADD, "sum", NULL, 2, both), FB_NONE);
+}
+
+/* The same with a cache of no more than that, where it is not 0. */
+static fb_plan *plan_with(fb_graph *g, fb_planner **planner, int64_t rows, int64_t cache_bytes)
 {
     fb_machine m;
     fb_error err = {0};
     fb_machine_default(&m, FB_DEVICE_CUDA);
+    if (cache_bytes) m.cache_bytes = cache_bytes;
     *planner = fb_planner_new(g, &m);
     fb_plan *plan = fb_preset_find("max")->make(*planner, &err), *next = NULL;
     assert_non_null(plan);
@@ -77,6 +90,11 @@ static fb_plan *plan_of(fb_graph *g, fb_planner **planner, int64_t rows)
     if (!next) fail_msg("%s", v.text);
     fb_plan_free(plan);
     return next;
+}
+
+static fb_plan *plan_of(fb_graph *g, fb_planner **planner, int64_t rows)
+{
+    return plan_with(g, planner, rows, 0);
 }
 
 static void check_run(const unit *u, int number, const fb_program *p, const fb_graph *g)
@@ -133,8 +151,51 @@ static void test_many_elements(void **state)
     unit_free(&u);
 }
 
+/* Whole squares, ragged ones, a matrix; not what the cache has, nor what is asked for element by element. */
+static void squares_are_turned(void **state)
+{
+    (void)state;
+    enum { SMALL = 1 << 10 };
+    struct {
+        fb_graph *g;
+        int64_t rows, cache;
+        bool squares;
+    } cases[] = {
+        {turned(2, 64, 96, FB_F32), 0, SMALL, true},
+        {turned(3, 61, 95, FB_F32), 0, SMALL, true},
+        {turned(1, 127, 63, FB_F16), 0, SMALL, true},
+        {turned(2, 65, 64, FB_F64), 0, SMALL, false}, /* a third is not there */
+        {turned(2, 64, 96, FB_F32), 1, SMALL, false},
+        {turned(2, 64, 96, FB_F32), 0, 0, false},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    unit u = {0};
+    fb_program *programs[CASES];
+    int number[CASES];
+    if (!emulation_exists()) skip();
+    for (int i = 0; i < CASES; i++) {
+        fb_error err;
+        fb_planner *planner;
+        fb_plan *plan = plan_with(cases[i].g, &planner, cases[i].rows, cases[i].cache);
+        programs[i] = fb_lower(plan, &fb_target_cuda, &err);
+        if (!programs[i]) fail_msg("%s", err.text);
+        bool squares = strstr(programs[i]->kernels[0].source, "[32][33]") != NULL;
+        if (squares != cases[i].squares) fail_msg("case %d: %s", i, programs[i]->kernels[0].source);
+        number[i] = unit_add_cuda(&u, programs[i]);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+    }
+    unit_emulate(&u);
+    for (int i = 0; i < CASES; i++) {
+        check_run(&u, number[i], programs[i], cases[i].g);
+        fb_program_free(programs[i]);
+        fb_graph_free(cases[i].g);
+    }
+    unit_free(&u);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements), cmocka_unit_test(squares_are_turned)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
