@@ -167,11 +167,18 @@ static fb_program *program_of(const walk *w)
     return w->c->p;
 }
 
+/* What lies at a place, in the order of its own dims. */
+static void take_place(const walk *w, const fb_place *from, void *to)
+{
+    memcpy(to, w->l->now[from->buffer] + fb_place_at(from, w->step), (size_t)fb_node_bytes(w->c->g, from->node));
+    if (!fb_storage_to_own(w->c->g, from->node, to)) fail_msg("no memory");
+}
+
 static void take_stores(const walk *w, const fb_launch *l, char *to)
 {
     for (int k = 0; k < l->n_stores; k++) {
         int64_t bytes = fb_node_bytes(w->c->g, l->stores[k].node);
-        memcpy(to, w->l->now[l->stores[k].buffer] + fb_place_at(&l->stores[k], w->step), (size_t)bytes);
+        take_place(w, &l->stores[k], to);
         to += (bytes + 15) / 16 * 16;
     }
 }
@@ -433,7 +440,9 @@ static void tell(const walk *w, const fb_launch *l, void **bytes, int number)
         char *told = fb_calloc(1, (size_t)fb_node_bytes(g, at->node) + 1);
         fb_lines lines = fb_lines_of(g, l, at->node, number);
         fb_tell(n, &lines, &s, key, told);
-        memcpy(w->l->now[at->buffer] + fb_place_at(at, w->step), told, (size_t)fb_node_bytes(g, at->node));
+        char *to = w->l->now[at->buffer] + fb_place_at(at, w->step);
+        memcpy(to, told, (size_t)fb_node_bytes(g, at->node));
+        if (!fb_storage_from_own(g, at->node, to)) fail_msg("no memory");
         fb_free(told);
     }
 }
@@ -466,7 +475,7 @@ static bool look_at_right(walk *w, int launch, looked_at *k, int s)
     for (int i = 0; i < l->n_stores; i++) {
         fb_error_report e;
         kept_value *v = &k->kept[s].value[i];
-        memcpy(v->right, w->l->now[l->stores[i].buffer] + fb_place_at(&l->stores[i], w->step), (size_t)v->bytes);
+        take_place(w, &l->stores[i], v->right);
         if (is_accepted(v, g, v->right, &e)) continue;
         __atomic_add_fetch(&board->accused, 1, __ATOMIC_RELAXED);
         find("accused: %s %s %s, set %d: kernel %s: %s", w->c->what, dtype_names[w->c->dtype],
