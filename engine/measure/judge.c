@@ -138,18 +138,20 @@ static double size_at(const int32_t *sizes, double share)
 
 /* ---- spreads ---- */
 
-/* The distance of neighbours in a dtype: at 1, and of the numbers that are not normal. */
+/* The distance of neighbours in a dtype: at 1, and of the numbers that are not normal. Such numbers some devices take for
+ * 0, and half of the lanes do; not those of f16, which count. */
 typedef struct {
     double of_one, least;
+    double nothing; /* as good as 0 */
 } steps;
 
 static steps steps_of(fb_dtype dtype)
 {
     switch (dtype) {
-    case FB_F16: return (steps){0x1p-10, 0x1p-24};
-    case FB_BF16: return (steps){0x1p-7, 0x1p-133};
-    case FB_F32: return (steps){0x1p-23, 0x1p-149};
-    default: return (steps){0x1p-52, 0x1p-1022};
+    case FB_F16: return (steps){0x1p-10, 0x1p-24, 0};
+    case FB_BF16: return (steps){0x1p-7, 0x1p-133, 0x1p-126};
+    case FB_F32: return (steps){0x1p-23, 0x1p-149, 0x1p-126};
+    default: return (steps){0x1p-52, 0x1p-1022, 0x1p-1022};
     }
 }
 
@@ -434,12 +436,13 @@ static bool is_cut(double r, double spread)
     return spread > 0 && (r == 0 || fabs(spread - fabs(r)) <= 0x1p-20 * fabs(r));
 }
 
-/* A value that no lane moves from 0 is nothing that was rounded: a masked one, or what a relu left out. One that is
+/* A value that no lane moves from 0 is nothing that was rounded: a masked one, or what a relu left out; or it is so small
+ * that the lanes took it for 0. One that is
  * rounded at all may be a step off (own_spread). What is usual around an element says something of it where its own
  * spread may be small by chance, which is never by much: in a tensor of very unlike rows it is another row's. */
 static double allowed(const usual *u, double r, double spread)
 {
-    if (r == 0 && spread == 0) return 0;
+    if (r == 0 && spread == 0) return u->steps.nothing;
     double most = FB_JUDGE_OWN_MOST / FB_JUDGE_USUAL * own_spread(&u->steps, r, spread), near = around(u, r);
     near = near < most || is_cut(r, spread) ? near : most;
     if (spread > 0) near = fmax(near, step_at(&u->steps, r));

@@ -94,6 +94,8 @@ bool fb_tiled_end(fb_builder *b);
 /* roll.c: one section for equal ones, and one loop for neighbours that memory does not tell apart. */
 void fb_nest_roll(fb_builder *b);
 void fb_section_collapse(fb_builder *b, fb_section *s);
+/* The same of what rows go along alone, where rows have to stay what they are. */
+void fb_section_collapse_spaces(fb_builder *b, fb_section *s);
 
 /* chain.c: products and their operands first, then the sections between and after them. */
 bool fb_chain_begin(fb_builder *b);

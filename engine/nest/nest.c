@@ -1090,7 +1090,8 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
         fb_nest_count(nest, b.sections.at, b.sections.n);
         const kind_row *row = row_of(nest);
         if (row->rolls) fb_nest_roll(&b);
-        for (int i = 0; i < b.sections.n && row->collapses; i++) fb_section_collapse(&b, &b.sections.at[i]);
+        for (int i = 0; i < b.sections.n; i++)
+            (row->collapses ? fb_section_collapse : fb_section_collapse_spaces)(&b, &b.sections.at[i]);
         nest->sections = fb_arena_copy(arena, b.sections.at, (size_t)b.sections.n * sizeof *b.sections.at);
         nest->n_sections = b.sections.n;
         /* collapsing may have rewritten conditions */
