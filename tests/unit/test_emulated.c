@@ -4,6 +4,7 @@
 #include "base/embedded.h"
 #include "measure/fuzz.h"
 #include "unit/emulated_device.h"
+#include "unit/turn.h"
 
 /* An environment variable. */
 static uint64_t number(const char *name, uint64_t otherwise)
@@ -55,9 +56,9 @@ static void what_was_found_stays_mended(void **state)
     d.machine.convolution = d.machine.gemm[FB_F32]; /* as one with cuDNN */
     fb_fuzz_board *board = fb_calloc(1, sizeof *board);
     for (size_t i = 0; i < sizeof found / sizeof *found; i++)
-        fb_fuzz_round(&d.device, found[i].seed, 1, found[i].plan + 1, found[i].plan, board);
+        if (is_our_turn((unsigned)i))
+            fb_fuzz_round(&d.device, found[i].seed, 1, found[i].plan + 1, found[i].plan, board);
     for (int i = 0; i < board->n_findings; i++) fail_msg("%s", board->finding[i].text);
-    assert_true(board->elements > 0);
     fb_free(board);
 }
 
