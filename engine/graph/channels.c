@@ -10,7 +10,6 @@
  */
 #include "graph/channels.h"
 
-#include "base/mem.h"
 #include "graph/access.h"
 #include "graph/convolution.h"
 #include "graph/storage.h"
@@ -153,7 +152,7 @@ static bool reads_well(const follow *f, fb_id user, fb_id arg)
     const fb_graph *g = f->g;
     const fb_node *u = &g->nodes[user];
     if (fb_node_class(g, user) == FB_CLASS_CONTRACTION)
-        return arg == u->args[1] && arg != u->args[0] &&
+        return on_tensor_cores(u) && arg == u->args[1] && arg != u->args[0] &&
                (convolves(g, user) || channel_through(f, arg) == g->nodes[arg].shape.rank - 2);
     return f->channel[user] != FB_NONE || is_over_places(f, user, arg);
 }

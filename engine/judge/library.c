@@ -181,8 +181,7 @@ bool fb_library_epilogue_of(const fb_machine *m, const fb_kernel_nodes *k, fb_li
         fb_id other = k->nodes[k->nodes[0] == product ? 1 : 0];
         *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
                                "cuDNN convolves and does nothing else where pictures are not of 16 bits and channels "
-                               "last: `%s` is another "
-                               "kernel",
+                               "last: `%s` is another kernel",
                                g->nodes[other].name);
         return false;
     }

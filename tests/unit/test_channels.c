@@ -173,6 +173,13 @@ static fb_id batch_norm(net *n, fb_id a)
     return add_op(n->g, FB_OP_SUB, ARGS(a, mean), NULL);
 }
 
+/* The second one is of floats, which nothing adds up along channels. */
+static fb_id of_floats(net *n, fb_id a)
+{
+    n->dtype = FB_F32;
+    return add_op(n->g, FB_OP_CAST, ARGS(a), &(fb_attrs){.dtype = FB_F32});
+}
+
 static void others_lie_row_by_row(void **state)
 {
     (void)state;
@@ -189,6 +196,7 @@ static void others_lie_row_by_row(void **state)
         {nothing, FB_F16, FB_PRECISION_IEEE, 8, false}, /* less than a sector */
         {also_an_output, FB_F16, FB_PRECISION_IEEE, 16, false},   {group_norm, FB_F16, FB_PRECISION_IEEE, 16, false},
         {places_by_places, FB_F16, FB_PRECISION_IEEE, 16, false}, {batch_norm, FB_F16, FB_PRECISION_IEEE, 16, false},
+        {of_floats, FB_F16, FB_PRECISION_IEEE, 16, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         net n = begin(cases[i].dtype);
