@@ -437,9 +437,9 @@ static bool is_cut(double r, double spread)
 }
 
 /* A value that no lane moves from 0 is nothing that was rounded: a masked one, or what a relu left out; or it is so small
- * that the lanes took it for 0. One that is
- * rounded at all may be a step off (own_spread). What is usual around an element says something of it where its own
- * spread may be small by chance, which is never by much: in a tensor of very unlike rows it is another row's. */
+ * that the lanes took it for 0. One that is rounded at all may be a step off (own_spread). What is usual around an element
+ * says something of it where its own spread may be small by chance, which is never by much: in a tensor of very unlike rows
+ * it is another row's. */
 static double allowed(const usual *u, double r, double spread)
 {
     if (r == 0 && spread == 0) return u->steps.nothing;
@@ -494,7 +494,7 @@ static double judge_element(fb_judgement *j, const usual *u, int64_t at, double 
         return 0;
     }
     double most = allowed(u, r, spread);
-    j->drowned += 2 * most > fabs(r);
+    j->drowned += (r != 0 || spread > 0) && 2 * most > fabs(r);
     if (spread > 0 && isfinite(got)) count_ratio(j, fabs(got - r), fmax(spread, around(u, r) / 2));
     judge_distance(j, at, got, r, most);
     return spread > 0 ? most : 0;
