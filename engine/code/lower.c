@@ -414,17 +414,10 @@ static void fold_batch(fb_gemm_call *c)
 /* The transposed product, whose rows are what was columns and lie so. */
 static void turn(fb_gemm_call *c)
 {
-    const fb_gemm_call was = *c;
-    if (c->convolution.space) {
+    if (c->convolution.space)
         c->convolution.by_places = true;
-        c->addend_row = c->n, c->addend_batch = c->m * c->n;
-        return;
-    }
-    c->m = was.n, c->n = was.m;
-    c->a = was.b, c->a_offset = was.b_offset, c->a_advance = was.b_advance;
-    c->a_row = was.b_col, c->a_col = was.b_row, c->a_batch = was.b_batch;
-    c->b = was.a, c->b_offset = was.a_offset, c->b_advance = was.a_advance;
-    c->b_row = was.a_col, c->b_col = was.a_row, c->b_batch = was.a_batch;
+    else
+        *c = fb_program_transposed_gemm(c);
     c->c_row = c->addend_row = c->n;
     c->c_batch = c->addend_batch = c->m * c->n;
 }

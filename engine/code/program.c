@@ -34,6 +34,17 @@ fb_gemm_call fb_program_plain_gemm(fb_dtype dtype, int64_t m, int64_t n, int64_t
                           .addend = FB_NONE};
 }
 
+fb_gemm_call fb_program_transposed_gemm(const fb_gemm_call *c)
+{
+    fb_gemm_call to = *c;
+    to.m = c->n, to.n = c->m;
+    to.a = c->b, to.a_offset = c->b_offset, to.a_advance = c->b_advance;
+    to.a_row = c->b_col, to.a_col = c->b_row, to.a_batch = c->b_batch;
+    to.b = c->a, to.b_offset = c->a_offset, to.b_advance = c->a_advance;
+    to.b_row = c->a_col, to.b_col = c->a_row, to.b_batch = c->a_batch;
+    return to;
+}
+
 fb_gemm_call fb_program_plain_convolution(fb_dtype dtype, int64_t batch, int64_t channels, int64_t side)
 {
     enum { KERNEL = 3, TAPS = KERNEL * KERNEL };

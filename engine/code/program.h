@@ -89,6 +89,9 @@ typedef struct {
     int64_t addend_offset, addend_row, addend_batch; /* … from this element on, with these strides; columns lie side by
                                                       * side */
 } fb_gemm_call;
+/* The same as the transposed product: its operands, transposed, have changed places. What C and the addend step by is as it
+ * was, and the caller's to set. */
+fb_gemm_call fb_program_transposed_gemm(const fb_gemm_call *c);
 /* One product of matrices whose rows follow each other, and nothing else; its buffers are yet to be named. */
 fb_gemm_call fb_program_plain_gemm(fb_dtype dtype, int64_t m, int64_t n, int64_t k);
 /* The same as a convolution: 3 × 3 windows of squares, padded to as many, and as many channels out as in. */

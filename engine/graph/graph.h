@@ -133,8 +133,8 @@ typedef struct fb_graph {
      * once however many operands it has */
     int *user_start;
     fb_id *users;
-    const int *
-        *lies_as; /* a node: its dims as they lie in memory, the outermost first; NULL: row by row (graph/storage.h) */
+    /* a node: its dims as they lie in memory, the outermost first; NULL: row by row (graph/storage.h) */
+    const int **lies_as;
     fb_id *by_name; /* all nodes, sorted by name */
     fb_hash hash;
     bool finished, canonical;

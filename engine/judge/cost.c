@@ -102,16 +102,17 @@ static double rest_of_sector(const fb_analysis *a, const fb_section *s, fb_ix at
 
 static double read_apart(const fb_analysis *a, const fb_section *s)
 {
-    double bytes = 0;
+    double bytes = 0, turned = 0;
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_LOAD) bytes += rest_of_sector(a, s, s->values[i].at, s->values[i].dtype);
+    if (bytes == 0) return 0; /* as most have it, which need not be dealt for this */
     fb_arena *arena = fb_arena_new();
     const fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, s, arena);
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        bool turned = x.deal == FB_DEAL_SQUARES && fb_schedule_turns(a->nest, s, v, x.across);
-        if (v->kind == FB_VALUE_LOAD && !turned) bytes += rest_of_sector(a, s, v->at, v->dtype);
-    }
+    for (int i = 0; i < s->n_values && x.deal == FB_DEAL_SQUARES; i++)
+        if (fb_schedule_turns(a->nest, s, &s->values[i], x.across))
+            turned += rest_of_sector(a, s, s->values[i].at, s->values[i].dtype);
     fb_arena_free(arena);
-    return bytes;
+    return bytes - turned;
 }
 
 static double written_apart(const fb_analysis *a, const fb_section *s)

@@ -558,13 +558,17 @@ bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value 
  * last cache has it, it holds what is moved too much. */
 static bool deal_squares(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
 {
-    enum { MOST = 4, IDLE = 4 }; /* loads; of so many squares' elements one may not be there */
+    enum {
+        MOST = 4,
+        IDLE = 4,
+        WIDEST = 8
+    }; /* loads; of so many squares' elements one may not be there; bytes of one */
     static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
     const fb_section *s = x->section;
     int last = s->rows.n - 1, across = FB_NONE, turned = 0;
     int64_t bytes = 0;
     if (!nest->target->grid || nest->stage || nest->n_sections > 1 || s->scatter || s->blocked || s->n_data ||
-        s->n_roots > 1)
+        s->n_roots > 1 || x->rows * WIDEST * MOST <= nest->cache_bytes / 2)
         return false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (fb_knob_of(knobs, own[i])) return false;

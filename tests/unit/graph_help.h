@@ -3,6 +3,7 @@
 #define FB_TESTS_GRAPH_HELP_H
 
 #include "base/rng.h"
+#include "graph/canon.h"
 #include "graph/graph.h"
 
 #include <math.h>
@@ -53,6 +54,17 @@ static inline void finish(fb_graph *g)
 {
     fb_error err = {0};
     if (!fb_graph_finish(g, &err)) fail_msg("%s", err.text);
+}
+
+/* Finishes `raw`, which is freed, and makes it one that plans are made for. */
+static inline fb_graph *finish_canonical(fb_graph *raw)
+{
+    fb_error err = {0};
+    finish(raw);
+    fb_graph *g = fb_graph_canonical(raw, &err);
+    if (!g) fail_msg("%s", err.text);
+    fb_graph_free(raw);
+    return g;
 }
 
 static inline void output(fb_graph *g, fb_id id, const char *name)

@@ -3,7 +3,6 @@
 #include "code/lower.h"
 #include "decide/preset.h"
 #include "graph/access.h"
-#include "graph/canon.h"
 #include "graph/channels.h"
 #include "graph/storage.h"
 #include "judge/library.h"
@@ -219,16 +218,6 @@ static fb_machine gpu(void)
     return m;
 }
 
-static fb_graph *canonical(fb_graph *raw)
-{
-    fb_error err = {0};
-    finish(raw);
-    fb_graph *g = fb_graph_canonical(raw, &err);
-    if (!g) fail_msg("%s", err.text);
-    fb_graph_free(raw);
-    return g;
-}
-
 /* conv, bias, + a, relu, conv: the first convolution gives a, the second one is what is looked at. */
 static fb_graph *residual(fb_dtype dtype, fb_op with, bool relus)
 {
@@ -236,7 +225,7 @@ static fb_graph *residual(fb_dtype dtype, fb_op with, bool relus)
     fb_id a = convolution(&n, picture(&n, 16), 16, 3, 1, NULL), b = biased(&n, convolution(&n, a, 16, 3, 1, NULL));
     fb_id sum = add_op(n.g, with, ARGS(b, a), NULL);
     output(n.g, means(&n, convolution(&n, relus ? relu(&n, sum) : sum, 16, 3, 1, NULL)), "out");
-    return canonical(n.g);
+    return finish_canonical(n.g);
 }
 
 static fb_id product(const fb_graph *g, int number)
@@ -347,7 +336,7 @@ static fb_graph *whole_net(fb_dtype dtype)
     fb_id e = relu(&n, biased(&n, convolution(&n, d, 24, 1, 1, NULL)));
     fb_id f = convolution(&n, add_op(n.g, FB_OP_CAT, ARGS(e, d), &(fb_attrs){.dim = 1}), 16, 3, 2, NULL);
     output(n.g, means(&n, f), "out");
-    return canonical(n.g);
+    return finish_canonical(n.g);
 }
 
 /* In every preset, on a device with a library that convolves and on one without. */

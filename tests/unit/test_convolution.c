@@ -7,7 +7,6 @@
 #include "decide/preset.h"
 #include "device/host/parts.h"
 #include "graph/access.h"
-#include "graph/canon.h"
 #include "graph/convolution.h"
 #include "graph/storage.h"
 #include "interp/interp.h"
@@ -196,21 +195,11 @@ static fb_id convolved(fb_graph *g, const picture *p)
     return add_op(g, FB_OP_MATMUL, ARGS(weights(g, p), columns(g, padded(g, tensor(g, p), p), p)), NULL);
 }
 
-static fb_graph *finished(fb_graph *raw)
-{
-    fb_error err = {0};
-    finish(raw);
-    fb_graph *g = fb_graph_canonical(raw, &err);
-    if (!g) fail_msg("%s", err.text);
-    fb_graph_free(raw);
-    return g;
-}
-
 static fb_graph *picture_graph(const picture *p)
 {
     fb_graph *g = fb_graph_new("convolution");
     output(g, convolved(g, p), "y");
-    return finished(g);
+    return finish_canonical(g);
 }
 
 static fb_id product_of(const fb_graph *g)
@@ -524,7 +513,7 @@ static void windows_of_windows_are_none(void **state)
     x = add_op(g, FB_OP_UNFOLD, ARGS(x), &(fb_attrs){.dim = 1, .stop = 3, .step = 1});
     x = add_op(g, FB_OP_UNFOLD, ARGS(x), &(fb_attrs){.dim = 1, .stop = 4, .step = 1});
     output(g, product_with(g, permuted(g, x, 4, (int[]){0, 2, 3, 1}), 3), "y");
-    g = finished(g);
+    g = finish_canonical(g);
     assert_int_equal(outcome_of(g, "windows of windows", false), NONE);
     fb_graph_free(g);
 }
@@ -539,7 +528,7 @@ static void zeros_may_hide_some_of_it(void **state)
     x = view(g, cut(g, x, 2, 0, 1, 1), SHAPE(2, 8));
     x = add_op(g, FB_OP_PAD, ARGS(x), &(fb_attrs){.before = {0, 1}, .after = {0, 1}});
     output(g, product_with(g, x, 1), "y");
-    g = finished(g);
+    g = finish_canonical(g);
     outcome_of(g, "hidden", true);
     fb_graph_free(g);
 }
@@ -592,7 +581,7 @@ static void windows_behind_any_views(void **state)
         if (g->nodes[x].shape.rank < 7) x = add_op(g, FB_OP_UNFOLD, ARGS(x), &windows);
         for (int64_t n = below(&r, 4); n > 0; n--) x = viewed(g, &r, x);
         output(g, product_with(g, x, 1 + (int)below(&r, g->nodes[x].shape.rank)), "y");
-        g = finished(g);
+        g = finish_canonical(g);
         snprintf(what, sizeof what, "views %d", (int)i);
         if (fb_shape_elements(&g->nodes[product_of(g)].shape)) found += outcome_of(g, what, false) != NONE;
         fb_graph_free(g);
@@ -774,7 +763,7 @@ static void groups_of_several_pictures(void **state)
         fb_id y = convolved(g, &what);
         if (turned) y = permuted(g, y, 4, (int[]){1, 0, 2, 3});
         output(g, add_op(g, FB_OP_TANH, ARGS(y), NULL), "y");
-        g = finished(g);
+        g = finish_canonical(g);
         const fb_machine m = machine_with(true);
         planned own = library_plan(g, &m);
         fb_program *a = lowered(&own, fb_lower), *b = lowered(&own, fb_lower_portable);

@@ -74,8 +74,8 @@ static fb_graph *turned(int64_t batch, int64_t high, int64_t wide, fb_dtype dtyp
     return finished(g, add_node(g, FB_OP_ADD, "sum", NULL, 2, both), FB_NONE);
 }
 
-/* The same with a cache of no more than that, where it is not 0. */
-static fb_plan *plan_with(fb_graph *g, fb_planner **planner, int64_t rows, int64_t cache_bytes)
+/* `max` with the knob, where it is not 0; on a GPU with a cache of no more than that, where it is not 0. */
+static fb_plan *plan_of(fb_graph *g, fb_planner **planner, int64_t rows, int64_t cache_bytes)
 {
     fb_machine m;
     fb_error err = {0};
@@ -92,63 +92,69 @@ static fb_plan *plan_with(fb_graph *g, fb_planner **planner, int64_t rows, int64
     return next;
 }
 
-static fb_plan *plan_of(fb_graph *g, fb_planner **planner, int64_t rows)
-{
-    return plan_with(g, planner, rows, 0);
-}
-
 static void check_run(const unit *u, int number, const fb_program *p, const fb_graph *g)
 {
     char text[512];
     if (!runs_right(u, number, p, g, text)) fail_msg("%s: %s", g->title, text);
 }
 
-static void test_many_elements(void **state)
+typedef struct {
+    fb_graph *g;
+    const char *text;    /* which the kernel has, for it is dealt so … */
+    int64_t rows, cache; /* … with these (plan_of) */
+    bool otherwise;      /* it is not, and has no such text */
+} dealt;
+
+/* Lowers all, which are freed, looks at how they are dealt, and runs them. */
+static void expect_dealt(int n, const dealt *cases)
 {
-    (void)state;
+    enum { MOST = 16 };
+    unit u = {0};
+    fb_program *programs[MOST];
+    int number[MOST];
     if (!emulation_exists()) {
         print_message("# skipped: there is no C++ compiler\n");
         skip();
     }
-    struct {
-        fb_graph *g;
-        int64_t rows;     /* the knob */
-        const char *text; /* which the kernel has, for it is dealt so */
-    } cases[] = {
-        {apart(16, 1009, 33, FB_F32, 1), 0, "* 256 + threadIdx.x) * 4;"},
-        {apart(8, 2017, 33, FB_F32, 2), 0, "* 256 + threadIdx.x) * 4;"},
-        {apart(8, 2020, 33, FB_F16, 1), 0, "* 256 + threadIdx.x) * 8;"},
-        {apart(16, 1009, 33, FB_F64, 1), 0, "* 256 + threadIdx.x) * 2;"},
-        {apart(3, 5381, 33, FB_F32, 1), 0, "* 256 + threadIdx.x;"}, /* no multiple of four points */
-        {apart(16, 101, 33, FB_F32, 1), 0, "* 256 + threadIdx.x;"}, /* few */
-        {apart_halves(), 0, "* 256 + threadIdx.x) * 4;"},
-        {windows_of(FB_F32), 4, "#pragma unroll 1"},
-        {windows_of(FB_BF16), 8, "#pragma unroll 1"},
-    };
-    enum { CASES = sizeof cases / sizeof *cases };
-    unit u = {0};
-    fb_program *programs[CASES];
-    int number[CASES];
-    for (int i = 0; i < CASES; i++) {
+    assert_true(n <= MOST);
+    for (int i = 0; i < n; i++) {
         fb_error err;
         fb_planner *planner;
-        fb_plan *plan = plan_of(cases[i].g, &planner, cases[i].rows);
+        fb_plan *plan = plan_of(cases[i].g, &planner, cases[i].rows, cases[i].cache);
         assert_int_equal(fb_plan_groups(plan), 1);
         programs[i] = fb_lower(plan, &fb_target_cuda, &err);
         if (!programs[i]) fail_msg("%s", err.text);
-        if (!strstr(programs[i]->kernels[0].source, cases[i].text))
-            fail_msg("case %d: no `%s` in\n%s", i, cases[i].text, programs[i]->kernels[0].source);
+        if (!strstr(programs[i]->kernels[0].source, cases[i].text) != cases[i].otherwise)
+            fail_msg("case %d: `%s` is %s\n%s", i, cases[i].text, cases[i].otherwise ? "in" : "not in",
+                     programs[i]->kernels[0].source);
         number[i] = unit_add_cuda(&u, programs[i]);
         fb_plan_free(plan);
         fb_planner_free(planner);
     }
     unit_emulate(&u);
-    for (int i = 0; i < CASES; i++) {
+    for (int i = 0; i < n; i++) {
         check_run(&u, number[i], programs[i], cases[i].g);
         fb_program_free(programs[i]);
         fb_graph_free(cases[i].g);
     }
     unit_free(&u);
+}
+
+static void test_many_elements(void **state)
+{
+    (void)state;
+    const dealt cases[] = {
+        {apart(16, 1009, 33, FB_F32, 1), "* 256 + threadIdx.x) * 4;", 0, 0, false},
+        {apart(8, 2017, 33, FB_F32, 2), "* 256 + threadIdx.x) * 4;", 0, 0, false},
+        {apart(8, 2020, 33, FB_F16, 1), "* 256 + threadIdx.x) * 8;", 0, 0, false},
+        {apart(16, 1009, 33, FB_F64, 1), "* 256 + threadIdx.x) * 2;", 0, 0, false},
+        {apart(3, 5381, 33, FB_F32, 1), "* 256 + threadIdx.x;", 0, 0, false}, /* no multiple of four points */
+        {apart(16, 101, 33, FB_F32, 1), "* 256 + threadIdx.x;", 0, 0, false}, /* few */
+        {apart_halves(), "* 256 + threadIdx.x) * 4;", 0, 0, false},
+        {windows_of(FB_F32), "#pragma unroll 1", 4, 0, false},
+        {windows_of(FB_BF16), "#pragma unroll 1", 8, 0, false},
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
 /* Whole squares, ragged ones, a matrix; not what the cache has, nor what is asked for element by element. */
@@ -156,42 +162,16 @@ static void squares_are_turned(void **state)
 {
     (void)state;
     enum { SMALL = 1 << 10 };
-    struct {
-        fb_graph *g;
-        int64_t rows, cache;
-        bool squares;
-    } cases[] = {
-        {turned(2, 64, 96, FB_F32), 0, SMALL, true},
-        {turned(3, 61, 95, FB_F32), 0, SMALL, true},
-        {turned(1, 127, 63, FB_F16), 0, SMALL, true},
-        {turned(2, 65, 64, FB_F64), 0, SMALL, false}, /* a third is not there */
-        {turned(2, 64, 96, FB_F32), 1, SMALL, false},
-        {turned(2, 64, 96, FB_F32), 0, 0, false},
+    static const char square[] = "[32][33]";
+    const dealt cases[] = {
+        {turned(2, 64, 96, FB_F32), square, 0, SMALL, false},
+        {turned(3, 61, 95, FB_F32), square, 0, SMALL, false},
+        {turned(1, 127, 63, FB_F16), square, 0, SMALL, false},
+        {turned(2, 65, 64, FB_F64), square, 0, SMALL, true}, /* a third is not there */
+        {turned(2, 64, 96, FB_F32), square, 1, SMALL, true},
+        {turned(2, 64, 96, FB_F32), square, 0, 0, true},
     };
-    enum { CASES = sizeof cases / sizeof *cases };
-    unit u = {0};
-    fb_program *programs[CASES];
-    int number[CASES];
-    if (!emulation_exists()) skip();
-    for (int i = 0; i < CASES; i++) {
-        fb_error err;
-        fb_planner *planner;
-        fb_plan *plan = plan_with(cases[i].g, &planner, cases[i].rows, cases[i].cache);
-        programs[i] = fb_lower(plan, &fb_target_cuda, &err);
-        if (!programs[i]) fail_msg("%s", err.text);
-        bool squares = strstr(programs[i]->kernels[0].source, "[32][33]") != NULL;
-        if (squares != cases[i].squares) fail_msg("case %d: %s", i, programs[i]->kernels[0].source);
-        number[i] = unit_add_cuda(&u, programs[i]);
-        fb_plan_free(plan);
-        fb_planner_free(planner);
-    }
-    unit_emulate(&u);
-    for (int i = 0; i < CASES; i++) {
-        check_run(&u, number[i], programs[i], cases[i].g);
-        fb_program_free(programs[i]);
-        fb_graph_free(cases[i].g);
-    }
-    unit_free(&u);
+    expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
 int main(void)

@@ -90,10 +90,7 @@ static void choose_how(fb_host_gemm *g, bool may_turn)
     fb_gemm_call *c = &g->call;
     const fb_blas *blas = g->host->blas;
     if (c->m == 1 && c->n > 1 && may_turn) {
-        const fb_gemm_call was = *c;
-        c->m = was.n, c->n = was.m;
-        c->a = was.b, c->a_row = was.b_col, c->a_col = was.b_row, c->a_batch = was.b_batch, c->a_offset = was.b_offset;
-        c->b = was.a, c->b_row = was.a_col, c->b_col = was.a_row, c->b_batch = was.a_batch, c->b_offset = was.a_offset;
+        *c = fb_program_transposed_gemm(c);
         c->c_row = 1;
         g->turned = true;
     }
