@@ -184,10 +184,10 @@ static int lowest_of(const double *x, int64_t n)
  * when it is added depends on that term, so that equal ones lose the same again and again. */
 static double root_of_repeats(const double *x, int64_t k, int64_t step)
 {
-    enum { LOOKS = 16, PAIRS = LOOKS * (LOOKS - 1) / 2 };
+    enum { LOOKS = 16, PAIRS = LOOKS * (LOOKS - 1) / 2, FEW = 16 }; /* of few, √k is not far from k */
     double look[LOOKS];
     int equal = 0;
-    if (k <= FB_BOUND_SURE) return sqrt((double)k);
+    if (k <= FEW) return sqrt((double)k);
     for (int i = 0; i < LOOKS; i++) look[i] = x[(k - 1) * i / (LOOKS - 1) * step];
     for (int i = 0; i < LOOKS; i++)
         for (int j = 0; j < i; j++) equal += look[i] == look[j] && look[i] != 0;
