@@ -1427,8 +1427,6 @@ static void emit_ranked(frame *f)
     const bool largest = e->nest->graph->nodes[rank->node].attrs->start == 1;
     fb_space lines = s->rows;
     lines.n = last;
-    fb_needs_text(&e->needs, FB_TEXT_SORTED);
-    fb_needs_text(&e->needs, FB_TEXT_SCAN);
     fb_needs_text(&e->needs, FB_TEXT_RANKED);
     const char *line = f->x.parts > 1 ? fb_arena_printf(e->arena, "%s / %d", f->block, f->x.parts) : f->block;
     if (last) {
@@ -1515,6 +1513,28 @@ static void pick_member(frame *f, const char *block, int64_t blocks)
     e->picked = picked;
 }
 
+/* Blocks of a member share its index: words of memory between them are the kernel's own. */
+static void sort_together(frame *f, const fb_added *a, const char *block, const char *type)
+{
+    fb_emitter *e = f->e;
+    const int members = f->s->members, blocks = f->x.parts, ranges = f->x.ranges;
+    const char *words = "fb_laid_out, fb_begins, fb_arrivals";
+    if (members > 1) {
+        const char *member = var_name(e, f->s->rows.var[0]);
+        words = fb_arena_printf(e->arena, "fb_laid_out + (int64_t)%s * %" PRId64 ", fb_begins + %s * %d, fb_arrivals + %s",
+                                member, a->points, member, ranges * blocks, member);
+    }
+    fb_emit(e, "static __device__ uint64_t fb_laid_out[%" PRId64 "], fb_begins[%" PRId64 "];", members * a->points,
+            (int64_t)members * ranges * blocks);
+    fb_emit(e, "static __device__ unsigned fb_arrivals[%d];", members);
+    fb_emit(e,
+            "fb_sorted_together<%d, %" PRId64 ", %s, %d, %d, %" PRId64 ", %s, fb_at>(%s, %" PRId64
+            ", %s, fb_row_at, fb_value_at, fb_finish);",
+            f->x.threads, a->width, a->spares ? "false" : "true", blocks, ranges, a->rows, type, block, a->points, words);
+    e->needs.meets = FB_MEETS_ROW;
+    e->needs.row = blocks;
+}
+
 static void emit_sorted(frame *f)
 {
     fb_emitter *e = f->e;
@@ -1538,12 +1558,16 @@ static void emit_sorted(frame *f)
     value_at(f, fb_arena_printf(e->arena, "fb_value_at = [&](fb_at fb_point, int fb_within) -> %s", type), points, &in,
              source);
     finish_row(f, &a, &in, type);
-    fb_emit(e, "const int64_t fb_part = %s, fb_first = fb_part * %" PRId64 " / %" PRId64 ";", block, a.rows, blocks);
-    fb_emit(e, "const int64_t fb_last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a.rows, blocks);
     fb_str says = {0};
     fb_added_says(e->nest, &a, &says);
     fb_emit_remark(e, "%s", fb_str_get(&says));
     fb_str_free(&says);
+    if (f->x.ranges) {
+        sort_together(f, &a, block, type);
+        return;
+    }
+    fb_emit(e, "const int64_t fb_part = %s, fb_first = fb_part * %" PRId64 " / %" PRId64 ";", block, a.rows, blocks);
+    fb_emit(e, "const int64_t fb_last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a.rows, blocks);
     fb_emit(e,
             "fb_sorted<%d, %" PRId64 ", %s, %s, fb_at>(fb_first, fb_last, %" PRId64 ", fb_row_at, fb_value_at, "
             "fb_finish);",
@@ -1790,7 +1814,7 @@ const fb_printer fb_printer_cuda = {
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
     .texts = {[FB_TEXT_WGMMA] = {"kernels/wgmma.cuh", "fb_chain_wide"},
               [FB_TEXT_ATTENTION] = {"kernels/attention.cuh", "fb_attention"},
-              [FB_TEXT_SORTED] = {"kernels/sorted.cuh", "fb_sorted<"},
+              [FB_TEXT_SORTED] = {"kernels/sorted.cuh", "fb_sorted"},
               [FB_TEXT_CLUSTER] = {"kernels/cluster.cuh", "fb_recurrence"},
               [FB_TEXT_CLUSTER_WIDE] = {"kernels/cluster_wide.cuh", "fb_wide_recurrence"},
               [FB_TEXT_CLUSTER_F32] = {"kernels/cluster_f32.cuh", "fb_recurrence_f32"},

@@ -133,7 +133,7 @@ static const knob_row grid_knobs[FB_KNOBS] = {
     [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
     [FB_KNOB_STAGES] = {IN(GEMM) | IN(CHAIN), 1, 8, 1, false},
     [FB_KNOB_SPLIT_K] = {IN(GEMM), 1, 128, 1, false},
-    [FB_KNOB_PARTS] = {IN(REDUCE), 1, 512, 1, false},
+    [FB_KNOB_PARTS] = {IN(POINTWISE) | IN(REDUCE), 1, 512, 1, false},
     [FB_KNOB_GRID] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 1 << 20, 1, false},
 };
 

@@ -85,6 +85,7 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     if (x.scans) fb_str_add(out, ", running values by teams");
     if (x.deal == FB_DEAL_RUNS) fb_str_addf(out, ", %d points each", x.each);
     if (x.deal == FB_DEAL_LINES) fb_str_addf(out, "; %d lines in %d stretches each", x.each, x.parts);
+    if (x.ranges) fb_str_addf(out, "; an index shared by %d, in %d ranges of rows", x.parts, x.ranges / s->members);
     if (x.deal == FB_DEAL_SPLIT) fb_str_addf(out, "; %" PRId64 " rows in %d parts each", x.rows, x.parts);
     fb_str_add(out, "\n");
     if (x.cut)

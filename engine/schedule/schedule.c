@@ -412,10 +412,32 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     if (may && (!x->held || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
 }
 
-/* Each block goes through all of the index, once at least. As long as that is little, threads that own an element each
+/* Blocks that share an index look at each point twice and not once a block, and wait for each other once: so as many as
+ * there are multiprocessors, which have room for one of any size. A range of rows is as many points as are sorted at once,
+ * or half of it. */
+static void share_index(const fb_nest *nest, const fb_knobs *knobs, const fb_added *a, int members,
+                        fb_section_schedule *x)
+{
+    enum { MANY = 1 << 15, FEWEST = 8, LIST = 2048, MOST_RANGES = 8192 }; /* points; blocks; points; FB_SORTED_ROOM */
+    int64_t asked = fb_knob_of(knobs, FB_KNOB_PARTS), blocks = asked ? asked : nest->units / members;
+    if (blocks > x->threads) blocks = x->threads;
+    if (blocks > nest->units / members) blocks = nest->units / members;
+    if (blocks > a->rows) blocks = a->rows;
+    if (nest->stage || nest->n_sections > 1 || blocks < 2 || a->points < blocks || a->points > UINT32_MAX) return;
+    if (!asked && (a->points < MANY || blocks < FEWEST)) return;
+    int64_t turns = fb_ceil_div(a->points, LIST * blocks);
+    if (turns * blocks > a->rows) turns = a->rows / blocks;
+    if (turns * blocks > MOST_RANGES) turns = MOST_RANGES / blocks;
+    x->parts = (int)blocks;
+    x->ranges = (int)(turns * blocks);
+    x->blocks = members * blocks;
+}
+
+/* Each block goes through all of the index, once at least, if they do not share it. As long as that is little, threads that own an element each
  * are simplest; else there are as many blocks as are on the device at once, of all members together, unless that leaves
  * little or very much for each. */
-static void deal_added(const fb_nest *nest, const fb_added *a, int members, bool asked, fb_section_schedule *x)
+static void deal_added(const fb_nest *nest, const fb_knobs *knobs, const fb_added *a, int members, bool asked,
+                       fb_section_schedule *x)
 {
     enum {
         LITTLE = 1 << 20,
@@ -444,7 +466,9 @@ static void deal_added(const fb_nest *nest, const fb_added *a, int members, bool
     if (blocks < fb_ceil_div(a->points, LONG_LIST)) blocks = fb_ceil_div(a->points, LONG_LIST);
     if (!a->spares && blocks < fb_ceil_div(a->rows, NAMED_ROWS)) blocks = fb_ceil_div(a->rows, NAMED_ROWS);
     x->deal = FB_DEAL_SORTED;
+    x->parts = 1;
     x->blocks = members * (blocks < a->rows ? blocks : a->rows > 0 ? a->rows : 1);
+    share_index(nest, knobs, a, members, x);
     x->rows_a_block = fb_ceil_div(a->rows * members, x->blocks);
 }
 
@@ -624,7 +648,7 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
                              .rows_a_block = 1};
     fb_added added;
     if (fb_section_adds(nest, s, &added)) {
-        deal_added(nest, &added, s->members, asked > 0, &x);
+        deal_added(nest, knobs, &added, s->members, asked > 0, &x);
     } else if (!s->n_passes) {
         int vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
         if (!deal_squares(nest, knobs, &x) && !deal_lines(nest, knobs, vector, &x) &&

@@ -38,7 +38,9 @@ typedef struct {
     int64_t rows, rows_a_block;
     int64_t blocks;           /* of work … */
     int64_t launched;         /* … of which so many blocks are launched, each for several (knob grid) */
-    int parts;                /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line */
+    int parts;                /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line; _SORTED: blocks
+                               * that share an index; 1: each looks at all of it */
+    int ranges;               /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
     fb_val ranked;            /* FB_DEAL_RANKED: the rank */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */

@@ -428,6 +428,7 @@ static void launch(const char *kernel, void (*f)(A...), const int grid[3], int a
 
 static void __syncthreads() { shim::barrier(); }
 static void fb_meet_all() { shim::barrier_of_all(); }
+static void fb_sorted_meet(unsigned *, unsigned, unsigned) { shim::barrier_of_all(); }
 static void __syncwarp(unsigned = ~0u) { shim::collective("syncwarp", nullptr, [](void **) {}, true); }
 static void __threadfence() { SHIM_SAY(fence()); }
 static void fb_fetch_line(const void *at)

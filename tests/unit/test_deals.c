@@ -1,5 +1,5 @@
-/* Elements by themselves, where there are many: lines that a block shares, and runs across the ends of short ones. By
- * execution on an emulated GPU against the interpreter. FB_KEEP prints the text of a kernel that is wrong. */
+/* Elements by themselves, where there are many: lines that a block shares, and runs across the ends of short ones; sums by
+ * an index that blocks share. By execution on an emulated GPU against the interpreter. FB_KEEP prints the text of a kernel that is wrong. */
 #include "unit/emulate_cuda.h"
 #include "unit/plan_help.h"
 
@@ -74,8 +74,35 @@ static fb_graph *turned(int64_t batch, int64_t high, int64_t wide, fb_dtype dtyp
     return finished(g, add_node(g, FB_OP_ADD, "sum", NULL, 2, both), FB_NONE);
 }
 
+/* `sum` of so many points by an index into `rows` rows that names those below `high`, times 2; `members` of them. */
+static fb_graph *added(int members, int64_t points, int64_t rows, int64_t width, double high, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("added");
+    fb_id out[4] = {FB_NONE, FB_NONE};
+    for (int m = 0; m < members; m++) {
+        fb_attrs places = {.dtype = FB_I64, .shape = DIMS(points), .dist = FB_DIST_INTEGER, .value = -1, .high = high},
+                 all = {.start = rows};
+        fb_id at = add_node(g, FB_OP_INPUT, m ? "other" : "at", &places, 0, NULL);
+        fb_id x = source(g, FB_OP_INPUT, m ? "y" : "x", DIMS(points, width), dtype), both[] = {x, at};
+        fb_id sum = add_node(g, FB_OP_SCATTER_ADD, m ? "second" : "sum", &all, 2, both);
+        out[m] = node1(g, FB_OP_NEG, m ? "less" : "neg", sum);
+    }
+    return finished(g, out[0], out[1]);
+}
+
+/* All outputs by one kernel. */
+static fb_plan *together(fb_plan *plan, const fb_graph *g)
+{
+    fb_id all[2] = {g->outputs[0], g->outputs[g->n_outputs - 1]};
+    fb_plan *next = NULL;
+    fb_verdict v = fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = 2, .nodes = all}, &next);
+    if (!next) fail_msg("%s", v.text);
+    fb_plan_free(plan);
+    return next;
+}
+
 /* `max` with the knob, where it is not 0; on a GPU with a cache of no more than that, where it is not 0. */
-static fb_plan *plan_of(fb_graph *g, fb_planner **planner, int64_t rows, int64_t cache_bytes)
+static fb_plan *plan_of(fb_graph *g, fb_planner **planner, fb_knob knob, int64_t value, int64_t cache_bytes)
 {
     fb_machine m;
     fb_error err = {0};
@@ -84,8 +111,9 @@ static fb_plan *plan_of(fb_graph *g, fb_planner **planner, int64_t rows, int64_t
     *planner = fb_planner_new(g, &m);
     fb_plan *plan = fb_preset_find("max")->make(*planner, &err), *next = NULL;
     assert_non_null(plan);
-    fb_edit e = {.kind = FB_EDIT_KNOB, .a = g->outputs[0], .b = FB_NONE, .knob = FB_KNOB_ROWS, .value = rows};
-    if (!rows) return plan;
+    if (fb_plan_groups(plan) > 1) plan = together(plan, g);
+    fb_edit e = {.kind = FB_EDIT_KNOB, .a = g->outputs[0], .b = FB_NONE, .knob = knob, .value = value};
+    if (!value) return plan;
     fb_verdict v = fb_plan_try(plan, &e, &next);
     if (!next) fail_msg("%s", v.text);
     fb_plan_free(plan);
@@ -100,9 +128,10 @@ static void check_run(const unit *u, int number, const fb_program *p, const fb_g
 
 typedef struct {
     fb_graph *g;
-    const char *text;    /* which the kernel has, for it is dealt so … */
-    int64_t rows, cache; /* … with these (plan_of) */
-    bool otherwise;      /* it is not, and has no such text */
+    const char *text;     /* which the kernel has, for it is dealt so … */
+    fb_knob knob;         /* … with these (plan_of) */
+    int64_t value, cache;
+    bool otherwise;       /* it is not, and has no such text */
 } dealt;
 
 /* Lowers all, which are freed, looks at how they are dealt, and runs them. */
@@ -120,7 +149,7 @@ static void expect_dealt(int n, const dealt *cases)
     for (int i = 0; i < n; i++) {
         fb_error err;
         fb_planner *planner;
-        fb_plan *plan = plan_of(cases[i].g, &planner, cases[i].rows, cases[i].cache);
+        fb_plan *plan = plan_of(cases[i].g, &planner, cases[i].knob, cases[i].value, cases[i].cache);
         assert_int_equal(fb_plan_groups(plan), 1);
         programs[i] = fb_lower(plan, &fb_target_cuda, &err);
         if (!programs[i]) fail_msg("%s", err.text);
@@ -144,15 +173,15 @@ static void test_many_elements(void **state)
 {
     (void)state;
     const dealt cases[] = {
-        {apart(16, 1009, 33, FB_F32, 1), "* 256 + threadIdx.x) * 4;", 0, 0, false},
-        {apart(8, 2017, 33, FB_F32, 2), "* 256 + threadIdx.x) * 4;", 0, 0, false},
-        {apart(8, 2020, 33, FB_F16, 1), "* 256 + threadIdx.x) * 8;", 0, 0, false},
-        {apart(16, 1009, 33, FB_F64, 1), "* 256 + threadIdx.x) * 2;", 0, 0, false},
-        {apart(3, 5381, 33, FB_F32, 1), "* 256 + threadIdx.x;", 0, 0, false}, /* no multiple of four points */
-        {apart(16, 101, 33, FB_F32, 1), "* 256 + threadIdx.x;", 0, 0, false}, /* few */
-        {apart_halves(), "* 256 + threadIdx.x) * 4;", 0, 0, false},
-        {windows_of(FB_F32), "#pragma unroll 1", 4, 0, false},
-        {windows_of(FB_BF16), "#pragma unroll 1", 8, 0, false},
+        {apart(16, 1009, 33, FB_F32, 1), "* 256 + threadIdx.x) * 4;", FB_KNOB_ROWS, 0, 0, false},
+        {apart(8, 2017, 33, FB_F32, 2), "* 256 + threadIdx.x) * 4;", FB_KNOB_ROWS, 0, 0, false},
+        {apart(8, 2020, 33, FB_F16, 1), "* 256 + threadIdx.x) * 8;", FB_KNOB_ROWS, 0, 0, false},
+        {apart(16, 1009, 33, FB_F64, 1), "* 256 + threadIdx.x) * 2;", FB_KNOB_ROWS, 0, 0, false},
+        {apart(3, 5381, 33, FB_F32, 1), "* 256 + threadIdx.x;", FB_KNOB_ROWS, 0, 0, false}, /* no multiple of four points */
+        {apart(16, 101, 33, FB_F32, 1), "* 256 + threadIdx.x;", FB_KNOB_ROWS, 0, 0, false}, /* few */
+        {apart_halves(), "* 256 + threadIdx.x) * 4;", FB_KNOB_ROWS, 0, 0, false},
+        {windows_of(FB_F32), "#pragma unroll 1", FB_KNOB_ROWS, 4, 0, false},
+        {windows_of(FB_BF16), "#pragma unroll 1", FB_KNOB_ROWS, 8, 0, false},
     };
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
@@ -164,18 +193,37 @@ static void squares_are_turned(void **state)
     enum { SMALL = 1 << 10 };
     static const char square[] = "[32][33]";
     const dealt cases[] = {
-        {turned(2, 64, 96, FB_F32), square, 0, SMALL, false},
-        {turned(3, 61, 95, FB_F32), square, 0, SMALL, false},
-        {turned(1, 127, 63, FB_F16), square, 0, SMALL, false},
-        {turned(2, 65, 64, FB_F64), square, 0, SMALL, true}, /* a third is not there */
-        {turned(2, 64, 96, FB_F32), square, 1, SMALL, true},
-        {turned(2, 64, 96, FB_F32), square, 0, 0, true},
+        {turned(2, 64, 96, FB_F32), square, FB_KNOB_ROWS, 0, SMALL, false},
+        {turned(3, 61, 95, FB_F32), square, FB_KNOB_ROWS, 0, SMALL, false},
+        {turned(1, 127, 63, FB_F16), square, FB_KNOB_ROWS, 0, SMALL, false},
+        {turned(2, 65, 64, FB_F64), square, FB_KNOB_ROWS, 0, SMALL, true}, /* a third is not there */
+        {turned(2, 64, 96, FB_F32), square, FB_KNOB_ROWS, 1, SMALL, true},
+        {turned(2, 64, 96, FB_F32), square, FB_KNOB_ROWS, 0, 0, true},
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
+/* One range a block, and several; fewer rows than points and many more; rows with too many points for a bucket, and for a
+ * list; indices that name no row; two of a size in one kernel. */
+static void an_index_is_shared(void **state)
+{
+    (void)state;
+    const dealt cases[] = {
+        {added(1, 5000, 700, 12, 710, FB_F32), "true, 4, 4, 700, float", FB_KNOB_PARTS, 4, 0, false},
+        {added(1, 9000, 333, 70, 333, FB_F32), "true, 2, 6, 333, float", FB_KNOB_PARTS, 2, 0, false},
+        {added(1, 4100, 100003, 3, 100003, FB_F64), "true, 4, 4, 100003, double", FB_KNOB_PARTS, 4, 0, false},
+        {added(1, 700, 20, 5, 3, FB_F32), "true, 2, 2, 20, float", FB_KNOB_PARTS, 2, 0, false},
+        {added(1, 9000, 11, 2, 2, FB_BF16), "true, 2, 6, 11, float", FB_KNOB_PARTS, 2, 0, false},
+        {added(2, 5000, 900, 6, 900, FB_F32), "true, 3, 3, 900, float", FB_KNOB_PARTS, 3, 0, false},
+        {added(1, 5000, 700, 12, 710, FB_F32), "fb_sorted_together<1024", FB_KNOB_PARTS, 1, 0, true},
+        {added(1, 5000, 700, 12, 710, FB_F32), "fb_sorted_together<1024", FB_KNOB_PARTS, 0, 0, true}, /* few */
     };
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements), cmocka_unit_test(squares_are_turned)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements), cmocka_unit_test(squares_are_turned),
+                                       cmocka_unit_test(an_index_is_shared)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
