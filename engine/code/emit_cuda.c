@@ -357,12 +357,12 @@ static void load_group(frame *f, const walk *w, const char *point)
 }
 
 /* Its elements; `inside` (may be NULL) writes what comes first for each of them. */
-static void store_group(frame *f, const walk *w, void (*inside)(void *ctx), void *ctx)
+static void store_group(frame *f, const walk *w, int depth, void (*inside)(void *ctx), void *ctx)
 {
-    open_vector(f, w, FB_NONE, 0);
+    open_vector(f, w, FB_NONE, depth);
     if (inside) inside(ctx);
-    store_elements(f, w, FB_NONE, 0, false);
-    close_vector(f, w, FB_NONE, 0, false);
+    store_elements(f, w, FB_NONE, depth, false);
+    close_vector(f, w, FB_NONE, depth, false);
 }
 
 static void emit_elements(frame *f)
@@ -380,7 +380,7 @@ static void emit_elements(frame *f)
     }
     if (ragged) fb_emit_if(e, "%s < %" PRId64, point, w.points);
     load_group(f, &w, point);
-    store_group(f, &w, NULL, NULL);
+    store_group(f, &w, 0, NULL, NULL);
     if (ragged) fb_emit_close(e);
     if (each > 1) fb_emit_close(e);
 }
@@ -410,7 +410,7 @@ static void emit_lines(frame *f)
     if (rest) fb_emit_if(e, "%s < %" PRId64, line, n);
     declare_point(f, &lines, line);
     load_all(f, &w);
-    store_group(f, &w, NULL, NULL);
+    store_group(f, &w, 0, NULL, NULL);
     if (rest) fb_emit_close(e);
     fb_emit_close(e);
     if (ragged) fb_emit_close(e);
@@ -1396,16 +1396,14 @@ static void emit_scatter(frame *f)
 
 /* ---- values as functions ---- */
 
-/* A function of the kernel that gives value `v` at a point, of `points` (NULL: of a single one), and within a row of
- * `in`. */
-static void value_at(frame *f, const char *head, const fb_space *points, const fb_space *in, fb_val v)
+/* A function of the kernel that gives value `v` at a point, of `points` (NULL: of a single one). */
+static void value_at(frame *f, const char *head, const fb_space *points, fb_val v)
 {
     fb_emitter *e = f->e;
     const fb_section *s = f->s;
     bool *mark = fb_emit_mark(e);
     fb_emit_open(e, "const auto %s", head);
     if (points) declare_point(f, points, "fb_point");
-    if (in) declare_point(f, in, "fb_within");
     fb_emit_needed(e, v, s->values[v].space);
     fb_emit(e, "return %s;", fb_emit_ref(e, v));
     fb_emit_close_by(e, "};");
@@ -1440,7 +1438,7 @@ static void emit_ranked(frame *f)
     bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
     fb_section_needed(s, 0, needed);
     fb_emit_count_uses(e, needed, rank->over, 0);
-    value_at(f, "fb_element_at = [&](fb_at fb_point)", &s->spaces[rank->over], NULL, rank->args[0]);
+    value_at(f, "fb_element_at = [&](fb_at fb_point)", &s->spaces[rank->over], rank->args[0]);
     fb_emit(e, "const auto fb_order_at = [&](fb_at fb_point) { return %sfb_order(fb_element_at(fb_point)); };",
             FB_MUTATE(60, largest, false) ? "~" : "");
     fb_emit(e,
@@ -1474,26 +1472,150 @@ static fb_space within_row(const fb_section *s, const fb_added *a)
     return in;
 }
 
-/* What is made of a row's sum, and where it is stored. */
+/* Values of the space that `v` is of, which it takes and that are the same for a whole vector. */
+static void row_of_source(frame *f, fb_val v, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    const int space = f->s->values[v].space;
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && !(f->s->values[i].rows & 1u << (f->s->rows.n - 1))) fb_emit_needed(e, i, space);
+}
+
+static void mark_needed(const fb_section *s, fb_val v, bool *needed)
+{
+    if (needed[v]) return;
+    needed[v] = true;
+    for (int i = 0; i < s->values[v].n_args; i++) mark_needed(s, s->values[v].args[i], needed);
+}
+
+/* Whole vectors of it; zeros where a test says that there is none. */
+static void load_tested(frame *f, const walk *w, fb_val v, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *x = &f->s->values[i];
+        if (!needed[i] || x->space != f->s->values[v].space || e->whole[i]) continue;
+        if (!fb_packs_tested(e->nest, f->s, x, w->space->var[w->space->n - 1], w->vector)) continue;
+        const char *tests = fb_emit_tests(e, x->when), *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
+        const char *none = fb_arena_printf(e->arena, " : fb_pack<%s, %d>()", e->spell->type[x->dtype].memory, w->vector);
+        fb_emit(e, "const auto %s = %s%s%s%s;", pack, tests ? tests : "", tests ? " ? " : "", load_of(f, w, x),
+                tests ? none : "");
+        const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
+        e->whole[i] = fb_emit_spell(e, e->spell->type[x->dtype].from, &element, 1);
+        f->packed[i] = true;
+    }
+}
+
+/* A loop over neighbours of a row that are a group, of which the last may reach beyond it. */
+static void open_neighbours(frame *f, const fb_added *a, const fb_space *in, bool within)
+{
+    const int each = f->x.each;
+    fb_emit_unrolled(f->e, "v", fb_emit_number(f->e, each));
+    fb_emit(f->e, "const int fb_within = fb_group * %d + v;", each);
+    if (within && a->width % each) fb_emit_if(f->e, "fb_within < %" PRId64, a->width);
+    declare_point(f, in, "fb_within");
+}
+
+/* Neighbours of a row, of what a point adds. */
+static void values_at(frame *f, const fb_added *a, const fb_space *points, const fb_space *in, fb_val v, const char *type)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const int each = f->x.each;
+    bool *mark = fb_emit_mark(e), *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    fb_emit_open(e, "const auto fb_values_at = [&](fb_at fb_point, int fb_group) -> fb_pack<%s, %d>", type, each);
+    fb_emit(e, "fb_pack<%s, %d> fb_values = {};", type, each);
+    if (points) declare_point(f, points, "fb_point");
+    mark_needed(s, v, needed);
+    if (f->x.packed) {
+        const walk w = walk_by(e, in, each, fb_space_points(in) / each);
+        declare_variables(f, &w, "fb_group");
+        row_of_source(f, v, needed);
+        load_tested(f, &w, v, needed);
+        open_each(f, &w);
+    } else {
+        open_neighbours(f, a, in, true);
+    }
+    fb_emit_needed(e, v, s->values[v].space);
+    fb_emit(e, "fb_values.at[v] = %s;", fb_emit_ref(e, v));
+    fb_emit_close(e);
+    if (!f->x.packed && a->width % each) fb_emit_close(e);
+    forget_packs(f);
+    fb_emit(e, "return fb_values;");
+    fb_emit_close_by(e, "};");
+    fb_emit_forget(e, mark);
+}
+
+typedef struct {
+    frame *f;
+    const fb_added *a;
+    const char *type;
+} summed;
+
+/* An element's sum by its own name. */
+static void take_sum(void *ctx)
+{
+    const summed *m = ctx;
+    fb_emitter *e = m->f->e;
+    fb_emit(e, "const %s %s = fb_sums.at[v];", m->type, e->names[m->a->sum]);
+    e->known[m->a->sum] = true;
+    fb_emit_as_index(e, m->a->sum);
+}
+
+/* An index_add by itself: sums as they are. */
+static void store_sums(frame *f, const fb_space *in)
+{
+    fb_emitter *e = f->e;
+    const fb_root *r = &f->s->roots[0];
+    const int each = f->x.each;
+    const char *sum = "fb_sums.at[v]";
+    const char *value = fb_emit_spell(e, e->spell->type[e->nest->graph->nodes[r->node].dtype].to, &sum, 1);
+    const walk w = walk_by(e, in, each, fb_space_points(in) / each);
+    if (f->x.packed && packs_root(f, &w, FB_NONE, r)) {
+        declare_variables(f, &w, "fb_group");
+        fb_emit(e, "fb_pack<%s, %d> fb_out;", e->spell->type[dtype_of_storage(e, r->storage)].memory, each);
+        fb_emit(e, "for (int v = 0; v < %d; v++) fb_out.at[v] = %s;", each, value);
+        fb_emit(e, "fb_store(&%s, fb_out);", at_first(f, &w, r->storage, FB_NONE, r->at));
+        return;
+    }
+    const fb_added a = {.width = fb_space_points(in)};
+    open_neighbours(f, &a, in, true);
+    fb_emit(e, "%s = %s;", fb_emit_element(e, r->storage, FB_NONE, r->at), value);
+    fb_emit_close(e);
+    if (a.width % each) fb_emit_close(e);
+}
+
+/* What is made of the sums of a row's neighbours, and where it is stored. */
 static void finish_row(frame *f, const fb_added *a, const fb_space *in, const char *type)
 {
     fb_emitter *e = f->e;
     const fb_section *s = f->s;
-    const char *sum = a->sum == FB_NONE ? "fb_sum" : e->names[a->sum];
+    const int each = f->x.each;
     bool *mark = fb_emit_mark(e);
-    fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_within, %s %s)", type, sum);
+    summed sums = {f, a, type};
+    fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_group, const fb_pack<%s, %d> &fb_sums)", type, each);
     const char *row = a->sum == FB_NONE ? fb_emit_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[a->row]);
     fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
-    declare_point(f, in, "fb_within");
     if (a->sum == FB_NONE) {
-        const fb_root *r = &s->roots[0];
-        const char *value = fb_emit_spell(e, e->spell->type[e->nest->graph->nodes[r->node].dtype].to, &sum, 1);
-        fb_emit(e, "%s = %s;", fb_emit_element(e, r->storage, FB_NONE, r->at), value);
+        store_sums(f, in);
+    } else if (f->x.packed) {
+        const walk w = walk_by(e, in, each, fb_space_points(in) / each);
+        declare_variables(f, &w, "fb_group");
+        load_all(f, &w);
+        for (int depth = 0; depth <= fb_emit_deepest(s); depth++) {
+            bool *before = fb_emit_mark(e), any = false;
+            for (int i = 0; i < s->n_roots; i++) any |= root_is_here(&s->roots[i], FB_NONE, depth);
+            if (any) store_group(f, &w, depth, take_sum, &sums);
+            fb_emit_forget(e, before);
+        }
     } else {
-        e->known[a->sum] = true;
-        fb_emit_as_index(e, a->sum);
+        open_neighbours(f, a, in, true);
+        take_sum(&sums);
         for (int i = 0; i < s->n_roots; i++) fb_emit_store(e, &s->roots[i]);
+        fb_emit_close(e);
+        if (a->width % each) fb_emit_close(e);
     }
+    forget_packs(f);
     fb_emit_close_by(e, "};");
     fb_emit_forget(e, mark);
 }
@@ -1528,9 +1650,9 @@ static void sort_together(frame *f, const fb_added *a, const char *block, const 
             (int64_t)members * ranges * blocks);
     fb_emit(e, "static __device__ unsigned fb_arrivals[%d];", members);
     fb_emit(e,
-            "fb_sorted_together<%d, %" PRId64 ", %s, %d, %d, %" PRId64 ", %s, fb_at>(%s, %" PRId64
-            ", %s, fb_row_at, fb_value_at, fb_finish);",
-            f->x.threads, a->width, a->spares ? "false" : "true", blocks, ranges, a->rows, type, block, a->points, words);
+            "fb_sorted_together<%d, %" PRId64 ", %d, %s, %" PRId64 ", %" PRId64 ", %d, %d, %s, fb_at>(%s, %s, fb_row_at, "
+            "fb_values_at, fb_finish);",
+            f->x.threads, a->width, f->x.each, a->spares ? "false" : "true", a->points, a->rows, blocks, ranges, type, block, words);
     e->needs.meets = FB_MEETS_ROW;
     e->needs.row = blocks;
 }
@@ -1554,9 +1676,8 @@ static void emit_sorted(frame *f)
     }
     fb_needs_text(&e->needs, FB_TEXT_SORTED);
     const fb_space *points = alone ? s->n_spaces ? &s->spaces[0] : NULL : &s->spaces[s->values[a.sum].over];
-    value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", points, NULL, index);
-    value_at(f, fb_arena_printf(e->arena, "fb_value_at = [&](fb_at fb_point, int fb_within) -> %s", type), points, &in,
-             source);
+    value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", points, index);
+    values_at(f, &a, points, &in, source, type);
     finish_row(f, &a, &in, type);
     fb_str says = {0};
     fb_added_says(e->nest, &a, &says);
@@ -1569,9 +1690,9 @@ static void emit_sorted(frame *f)
     fb_emit(e, "const int64_t fb_part = %s, fb_first = fb_part * %" PRId64 " / %" PRId64 ";", block, a.rows, blocks);
     fb_emit(e, "const int64_t fb_last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a.rows, blocks);
     fb_emit(e,
-            "fb_sorted<%d, %" PRId64 ", %s, %s, fb_at>(fb_first, fb_last, %" PRId64 ", fb_row_at, fb_value_at, "
-            "fb_finish);",
-            f->x.threads, a.width, a.spares ? "false" : "true", type, a.points);
+            "fb_sorted<%d, %" PRId64 ", %d, %s, %" PRId64 ", %" PRId64 ", %s, fb_at>(fb_first, fb_last, fb_row_at, "
+            "fb_values_at, fb_finish);",
+            f->x.threads, a.width, f->x.each, a.spares ? "false" : "true", a.points, a.rows, type);
 }
 
 /* ---- the section ---- */
@@ -1673,7 +1794,7 @@ void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ct
 {
     frame f = {.e = e, .s = e->section};
     walk w = walk_by(e, &e->section->rows, vector, fb_space_points(&e->section->rows) / vector);
-    store_group(&f, &w, inside, ctx);
+    store_group(&f, &w, 0, inside, ctx);
 }
 
 void fb_emit_cuda_row(fb_emitter *e, int threads, int team, const char *lane)
@@ -1748,13 +1869,13 @@ static bool is_small(const fb_emitter *e)
     return true;
 }
 
-/* Blocks of long rows that a multiprocessor is to have registers for; else 0. Those of a row may be a cluster. */
+/* Blocks of long rows, or of a shared index, that a multiprocessor is to have registers for; else 0. Those of a row may be a cluster. */
 static int blocks_sharing(fb_emitter *e)
 {
     enum { MOST_THREADS = 1024 }; /* beyond, registers would be short */
     if (e->nest->n_sections != 1) return 0;
     fb_section_schedule x = fb_schedule_section(e->nest, e->knobs, &e->nest->sections[0], e->arena);
-    if (!x.cut) return 0;
+    if (!x.cut) return x.sharing;
     if (x.cut->cluster > 1) e->needs.cluster = x.cut->cluster;
     return x.cut->sharing * x.threads > MOST_THREADS ? MOST_THREADS / x.threads : x.cut->sharing;
 }

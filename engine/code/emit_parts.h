@@ -154,6 +154,8 @@ void fb_emit_store(fb_emitter *e, const fb_root *r);
 const char *fb_emit_storage(fb_emitter *e, fb_id storage);
 /* The place in memory of a load or root, as an lvalue of the memory type. */
 const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at);
+/* Whether an element is one at all: tests joined by "&&"; NULL when it always is. */
+const char *fb_emit_tests(fb_emitter *e, int when);
 /* `format` with $0, $1 … replaced. */
 const char *fb_emit_spell(fb_emitter *e, const char *spelling, const char *const *operands, int n);
 

@@ -131,7 +131,7 @@ static const char *test(fb_emitter *e, const fb_when *w)
     return NULL;
 }
 
-static const char *all_tests(fb_emitter *e, int when)
+const char *fb_emit_tests(fb_emitter *e, int when)
 {
     const char *text = NULL;
     for (int c = when; c != FB_NONE; c = e->nest->whens[c].outer) {
@@ -306,7 +306,7 @@ static const char *random_element(fb_emitter *e, const fb_value *v)
 
 static const char *loaded(fb_emitter *e, const fb_value *v)
 {
-    const char *element = fb_emit_element(e, v->node, v->table, v->at), *tests = all_tests(e, v->when);
+    const char *element = fb_emit_element(e, v->node, v->table, v->at), *tests = fb_emit_tests(e, v->when);
     const char *value = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
     return tests ? fb_arena_printf(e->arena, "%s ? %s : 0", tests, value) : value;
 }
@@ -503,7 +503,7 @@ static bool load_ahead(fb_emitter *e, fb_val v)
     if (!e->spell->loads_ahead || x->kind != FB_VALUE_LOAD || x->when == FB_NONE || x->table != FB_NONE) return false;
     const fb_emit_arg *arg = find_arg(e, x->node);
     fb_ix at = fb_ix_sub(e->nest->pool, x->at, fb_ix_const(e->nest->pool, arg->shift)), moving, rest = at;
-    const char *tests = all_tests(e, x->when), *element;
+    const char *tests = fb_emit_tests(e, x->when), *element;
     if (!tests || arg->written) return false;
     if (!is_tested_by_data(e, x) && !is_joined(e, x) && moves_apart(e, x, &moving, &rest))
         element = fb_arena_printf(e->arena, "%s[(%s ? %s : 0) + %s]", arg->name, tests, fb_emit_index(e, rest, false),

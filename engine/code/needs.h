@@ -12,13 +12,13 @@
 typedef enum {
     FB_TEXT_WGMMA,
     FB_TEXT_ATTENTION,
-    FB_TEXT_SCAN,
     FB_TEXT_SORTED,
     FB_TEXT_CLUSTER,
     FB_TEXT_CLUSTER_WIDE,
     FB_TEXT_CLUSTER_F32,
     FB_TEXT_LONG,
     FB_TEXT_DIRECT,
+    FB_TEXT_SCAN,
     FB_TEXT_RANKED,
     FB_TEXTS
 } fb_text;
@@ -45,7 +45,6 @@ static inline void fb_needs_text(fb_needs *n, fb_text text)
 {
     static const unsigned below[FB_TEXTS] = {
         [FB_TEXT_ATTENTION] = 1u << FB_TEXT_WGMMA,
-        [FB_TEXT_SORTED] = 1u << FB_TEXT_SCAN,
         [FB_TEXT_RANKED] = 1u << FB_TEXT_SORTED | 1u << FB_TEXT_SCAN,
         [FB_TEXT_CLUSTER_WIDE] = 1u << FB_TEXT_CLUSTER | 1u << FB_TEXT_WGMMA,
         [FB_TEXT_CLUSTER_F32] = 1u << FB_TEXT_CLUSTER,

@@ -170,13 +170,23 @@ static bool vector_fits(const fb_analysis *a, int most, int64_t value, fb_verdic
                      most, most / smallest, fb_dtype_name(dtype), (long long)value);
 }
 
+/* Of kernels of elements, those that sum by an index have parts. */
+static bool has_knob(const fb_analysis *a, knob_row row, fb_knob knob)
+{
+    if (!a->accepted || !(row.families & 1u << a->family)) return false;
+    bool sums = knob != FB_KNOB_PARTS || a->family != FB_FAMILY_POINTWISE;
+    for (int i = 0; i < a->kernel.n_nodes; i++)
+        sums |= a->kernel.graph->nodes[a->kernel.nodes[i]].op == FB_OP_SCATTER_ADD;
+    return sums;
+}
+
 bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
                      fb_verdict *why)
 {
     if ((int)knob < 0 || knob >= FB_KNOBS) return FB_REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such knob");
     const char *name = fb_knob_name(knob);
     knob_row row = row_of(m->target, knob);
-    if (!a->accepted || !(row.families & 1u << a->family))
+    if (!has_knob(a, row, knob))
         return FB_REFUSE(why, ILLEGAL, FB_RULE_KNOB, "kernels of family %s have no knob `%s` on %s",
                          fb_family_name(a->family), name, m->target->called);
     if (value != 0 && (value < row.low || value > row.high))

@@ -56,10 +56,17 @@ bool fb_packs(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vect
     return fb_packs_in_steps(nest, storage, vector) && runs_along(nest, at, last, vector);
 }
 
+bool fb_packs_tested(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector)
+{
+    if (v->kind != FB_VALUE_LOAD || vector == 1) return false;
+    for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer)
+        if (fb_ix_uses(nest->pool, nest->whens[c].at, last)) return false;
+    return (v->table == FB_NONE || table_fits(s, v->table, vector)) && fb_packs(nest, v->node, v->at, last, vector);
+}
+
 bool fb_packs_load(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector)
 {
-    if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || vector == 1) return false;
-    return (v->table == FB_NONE || table_fits(s, v->table, vector)) && fb_packs(nest, v->node, v->at, last, vector);
+    return v->when == FB_NONE && fb_packs_tested(nest, s, v, last, vector);
 }
 
 bool fb_packs_root(const fb_nest *nest, const fb_section *s, const fb_root *r, fb_ix last, int vector)
@@ -413,24 +420,56 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
 }
 
 /* Blocks that share an index look at each point twice and not once a block, and wait for each other once: so as many as
- * there are multiprocessors, which have room for one of any size. A range of rows is as many points as are sorted at once,
- * or half of it. */
-static void share_index(const fb_nest *nest, const fb_knobs *knobs, const fb_added *a, int members,
+ * there is room for at once. A range of rows is as many points as are sorted at once, or half of it. */
+static void share_index(const fb_nest *nest, const fb_knobs *knobs, const fb_added *a, int members, bool as_asked,
                         fb_section_schedule *x)
 {
-    enum { MANY = 1 << 15, FEWEST = 8, LIST = 2048, MOST_RANGES = 8192 }; /* points; blocks; points; FB_SORTED_ROOM */
-    int64_t asked = fb_knob_of(knobs, FB_KNOB_PARTS), blocks = asked ? asked : nest->units / members;
-    if (blocks > x->threads) blocks = x->threads;
-    if (blocks > nest->units / members) blocks = nest->units / members;
+    enum {
+        MANY = 1 << 15, /* points */
+        FEWEST = 8,     /* blocks */
+        THREADS = 512,
+        SHARING = 2, /* blocks of a multiprocessor: one sorts while the other waits for memory */
+        LIST = 1536, /* points: with what some ranges have more, four a thread */
+        MOST = 8192, /* ranges: kernels/sorted.cuh counts so many */
+    };
+    const int64_t room = nest->units * (as_asked ? 1 : SHARING) / members, asked = fb_knob_of(knobs, FB_KNOB_PARTS);
+    const int threads = as_asked ? x->threads : THREADS;
+    int64_t blocks = asked && asked < room ? asked : room;
+    if (blocks > threads) blocks = threads;
     if (blocks > a->rows) blocks = a->rows;
-    if (nest->stage || nest->n_sections > 1 || blocks < 2 || a->points < blocks || a->points > UINT32_MAX) return;
+    if (nest->stage || nest->n_sections > 1 || blocks < 2 || a->points < blocks) return;
+    if (a->points > UINT32_MAX || a->rows > UINT32_MAX) return;
     if (!asked && (a->points < MANY || blocks < FEWEST)) return;
     int64_t turns = fb_ceil_div(a->points, LIST * blocks);
     if (turns * blocks > a->rows) turns = a->rows / blocks;
-    if (turns * blocks > MOST_RANGES) turns = MOST_RANGES / blocks;
+    if (turns * blocks > MOST) turns = MOST / blocks;
+    x->threads = threads;
     x->parts = (int)blocks;
     x->ranges = (int)(turns * blocks);
     x->blocks = members * blocks;
+    x->sharing = as_asked ? 0 : SHARING;
+}
+
+/* Neighbours of a row that a thread sums: a vector of what is added or stored, else a few. */
+static void choose_neighbours(const fb_nest *nest, const fb_added *a, fb_section_schedule *x)
+{
+    enum { FEW = 4 };
+    const fb_section *s = x->section;
+    const fb_ix last = s->rows.n ? s->rows.var[s->rows.n - 1] : FB_NONE;
+    const int64_t width = a->width > 0 ? a->width : 1;
+    int largest = 0, vector = 1;
+    x->each = width < FEW ? fb_power_of_two(width, FEW) : FEW;
+    for (int i = 0; i < s->n_values && width > 1; i++)
+        if (s->values[i].space != FB_NONE && fb_packs_tested(nest, s, &s->values[i], last, 2) &&
+            size_in(nest, s->values[i].node) > largest)
+            largest = size_in(nest, s->values[i].node);
+    if (largest) vector = nest->target->vector_bytes / largest;
+    if (vector > MOST_VECTOR) vector = MOST_VECTOR;
+    while (vector > 1 && s->rows.extent[s->rows.n - 1] % vector) vector /= 2;
+    for (int d = 0; d < s->n_data; d++)
+        if (s->data[d].value == a->sum) vector = 1;
+    x->packed = vector > 1;
+    if (x->packed) x->each = vector;
 }
 
 /* Each block goes through all of the index, once at least, if they do not share it. As long as that is little, threads that own an element each
@@ -467,8 +506,9 @@ static void deal_added(const fb_nest *nest, const fb_knobs *knobs, const fb_adde
     if (!a->spares && blocks < fb_ceil_div(a->rows, NAMED_ROWS)) blocks = fb_ceil_div(a->rows, NAMED_ROWS);
     x->deal = FB_DEAL_SORTED;
     x->parts = 1;
+    choose_neighbours(nest, a, x);
     x->blocks = members * (blocks < a->rows ? blocks : a->rows > 0 ? a->rows : 1);
-    share_index(nest, knobs, a, members, x);
+    share_index(nest, knobs, a, members, asked, x);
     x->rows_a_block = fb_ceil_div(a->rows * members, x->blocks);
 }
 

@@ -41,13 +41,16 @@ typedef struct {
     int parts;                /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line; _SORTED: blocks
                                * that share an index; 1: each looks at all of it */
     int ranges;               /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
+    int sharing;              /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
     fb_val ranked;            /* FB_DEAL_RANKED: the rank */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool stepped; /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
     bool scans;   /* a row's team goes along running values together (kernels/scan.cuh) */
-    int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_COLUMNS: neighbouring
+    bool packed; /* FB_DEAL_SORTED: elements of a row move as whole vectors */
+    int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_SORTED: neighbours of a row that
+               * it sums; FB_DEAL_COLUMNS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise */
 } fb_section_schedule;
@@ -91,6 +94,8 @@ bool fb_packs_root(const fb_nest *nest, const fb_section *s, const fb_root *r, f
 /* Are `vector` elements of a storage that are neighbours along `last` neighbours in memory, at multiples of their size?
  * Also when a loop's step moves the pointer. */
 bool fb_packs(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vector);
+/* As fb_packs_load, of a load whose tests, if it has any, are the same for a whole vector. */
+bool fb_packs_tested(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector);
 /* Does the place of an element that a section of elements loads take divisions of the last variable, for each by itself? */
 bool fb_schedule_divides(const fb_nest *nest, const fb_section *s, fb_ix last, int vector);
 /* Are elements of a root stored in the order of the section's rows, one behind the other, from element *from on? */

@@ -209,12 +209,12 @@ static void an_index_is_shared(void **state)
 {
     (void)state;
     const dealt cases[] = {
-        {added(1, 5000, 700, 12, 710, FB_F32), "true, 4, 4, 700, float", FB_KNOB_PARTS, 4, 0, false},
-        {added(1, 9000, 333, 70, 333, FB_F32), "true, 2, 6, 333, float", FB_KNOB_PARTS, 2, 0, false},
-        {added(1, 4100, 100003, 3, 100003, FB_F64), "true, 4, 4, 100003, double", FB_KNOB_PARTS, 4, 0, false},
-        {added(1, 700, 20, 5, 3, FB_F32), "true, 2, 2, 20, float", FB_KNOB_PARTS, 2, 0, false},
-        {added(1, 9000, 11, 2, 2, FB_BF16), "true, 2, 6, 11, float", FB_KNOB_PARTS, 2, 0, false},
-        {added(2, 5000, 900, 6, 900, FB_F32), "true, 3, 3, 900, float", FB_KNOB_PARTS, 3, 0, false},
+        {added(1, 5000, 700, 12, 710, FB_F32), ", true, 5000, 700, 4, 4, float", FB_KNOB_PARTS, 4, 0, false},
+        {added(1, 9000, 333, 70, 333, FB_F32), ", true, 9000, 333, 2, 6, float", FB_KNOB_PARTS, 2, 0, false},
+        {added(1, 4100, 100003, 3, 100003, FB_F64), ", true, 4100, 100003, 4, 4, double", FB_KNOB_PARTS, 4, 0, false},
+        {added(1, 700, 20, 5, 3, FB_F32), ", true, 700, 20, 2, 2, float", FB_KNOB_PARTS, 2, 0, false},
+        {added(1, 9000, 11, 2, 2, FB_BF16), ", true, 9000, 11, 2, 6, float", FB_KNOB_PARTS, 2, 0, false},
+        {added(2, 5000, 900, 6, 900, FB_F32), ", true, 5000, 900, 3, 6, float", FB_KNOB_PARTS, 3, 0, false},
         {added(1, 5000, 700, 12, 710, FB_F32), "fb_sorted_together<1024", FB_KNOB_PARTS, 1, 0, true},
         {added(1, 5000, 700, 12, 710, FB_F32), "fb_sorted_together<1024", FB_KNOB_PARTS, 0, 0, true}, /* few */
     };

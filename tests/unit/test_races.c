@@ -330,7 +330,7 @@ static fb_graph *running_columns(void)
 
 static fb_graph *ranked(void)
 {
-    return of_rows("rank", FB_OP_RANK, SHAPE(3, 300), 1);
+    return of_rows("rank", FB_OP_RANK, SHAPE(3, 512), 1);
 }
 
 /* … by several blocks a row, which go through all of it. */
@@ -420,34 +420,47 @@ static const struct {
     const char *has; /* what it is about, in its text */
     int stages;      /* knob; 0: as it comes */
     int units;       /* multiprocessors; 0: a device's */
+    int parts;       /* knob; 0: as it comes */
 } cases[] = {
-    {"columns", columns, "fb_columns<", 0, 0},
-    {"columns, arg", columns_arg, "fb_columns_arg<", 0, 0},
-    {"rows, arg", rows_arg, "fb_block_arg<", 0, 0},
-    {"split rows", split_rows, "atomicAdd", 0, 0},
-    {"layer norm", layer_norm_of_rows, "fb_block<", 0, 0},
-    {"cumsum", running_sum, "for (", 0, 0},
-    {"index_add", scattered, "fb_vote<8, 256>", 0, 0},
-    {"product", product, "fb_gemm<", 0, 0},
-    {"whole chain", whole_chain, "fb_chain_whole<", 0, 0},
-    {"tiled chain", tiled_chain, "fb_chain<", 0, 0},
-    {"tiled chain, one stage", tiled_chain, "fb_chain<", 1, 0},
-    {"softmax", softmax_of_rows, "fb_block<", 0, 0},
-    {"index_add, sorted", sorted, "fb_sorted<256, 12, true, ", 0, 0},
-    {"index_add, crowded", crowded, "fb_sorted<256, 12, true, ", 0, 0},
-    {"rows updated in place", updated, "fb_sorted<256, 21, false, ", 0, 0},
-    {"attention by warpgroups", attended, "fb_attention<", 0, 0},
-    {"rank", ranked, "fb_ranked<256, 512>", 0, 0},
-    {"columns, several at once", columns_each, "fb_columns_each<fb_plus, 32>", 0, 0},
-    {"whole rows, two blocks", whole_rows, "__launch_bounds__(512, 2)", 0, 2},
-    {"stored as it is read", stored_as_read, "fb_gemm<", 0, 0},
-    {"product in a cluster's parts", gradient, "combine_near<", 0, 0},
-    {"cumprod by teams", running_product, "fb_scan_team<fb_times, ", 0, 0},
-    {"rank, several blocks a row", ranked_apart, "fb_ranked<1024, 1024>", 0, 0},
-    {"cumsum of columns", running_columns, "fb_scan_columns<fb_plus, ", 0, 0},
+    {"columns", columns, "fb_columns<", 0, 0, 0},
+    {"columns, arg", columns_arg, "fb_columns_arg<", 0, 0, 0},
+    {"rows, arg", rows_arg, "fb_block_arg<", 0, 0, 0},
+    {"split rows", split_rows, "atomicAdd", 0, 0, 0},
+    {"layer norm", layer_norm_of_rows, "fb_block<", 0, 0, 0},
+    {"cumsum", running_sum, "for (", 0, 0, 0},
+    {"index_add", scattered, "fb_vote<8, 256>", 0, 0, 0},
+    {"product", product, "fb_gemm<", 0, 0, 0},
+    {"whole chain", whole_chain, "fb_chain_whole<", 0, 0, 0},
+    {"tiled chain", tiled_chain, "fb_chain<", 0, 0, 0},
+    {"tiled chain, one stage", tiled_chain, "fb_chain<", 1, 0, 0},
+    {"softmax", softmax_of_rows, "fb_block<", 0, 0, 0},
+    {"index_add, sorted", sorted, "fb_sorted<256, 12, 4, true, ", 0, 0, 0},
+    {"index_add, crowded", crowded, "fb_sorted<256, 12, 4, true, ", 0, 0, 0},
+    {"rows updated in place", updated, "fb_sorted<256, 21, 4, false, ", 0, 0, 0},
+    {"attention by warpgroups", attended, "fb_attention<", 0, 0, 0},
+    {"rank", ranked, "fb_ranked<256, 512>", 0, 0, 0},
+    {"columns, several at once", columns_each, "fb_columns_each<fb_plus, 32>", 0, 0, 0},
+    {"whole rows, two blocks", whole_rows, "__launch_bounds__(512, 2)", 0, 2, 0},
+    {"stored as it is read", stored_as_read, "fb_gemm<", 0, 0, 0},
+    {"product in a cluster's parts", gradient, "combine_near<", 0, 0, 0},
+    {"cumprod by teams", running_product, "fb_scan_team<fb_times, ", 0, 0, 0},
+    {"rank, several blocks a row", ranked_apart, "fb_ranked<1024, 1024>", 0, 0, 0},
+    {"cumsum of columns", running_columns, "fb_scan_columns<fb_plus, ", 0, 0, 0},
+    {"index_add, a shared index", sorted, "fb_sorted_together<512, 12, 4, true, ", 0, 0, 3},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
+
+/* The plan with that many blocks for the index of the kernel that makes the output. */
+static fb_plan *shared_by(fb_plan *plan, const fb_graph *g, int parts)
+{
+    fb_plan *next = NULL;
+    fb_edit knob = {.kind = FB_EDIT_KNOB, .a = g->outputs[0], .b = FB_NONE, .knob = FB_KNOB_PARTS, .value = parts};
+    fb_verdict v = fb_plan_try(plan, &knob, &next);
+    if (!next) fail_msg("%s", v.text);
+    fb_plan_free(plan);
+    return next;
+}
 
 static fb_program *lowered(int c, fb_graph *g)
 {
@@ -467,6 +480,7 @@ static fb_program *lowered(int c, fb_graph *g)
         fb_plan_free(plan);
         plan = next;
     }
+    if (cases[c].parts) plan = shared_by(plan, g, cases[c].parts);
     if (cases[c].make == attended) plan = with_tile_k(plan, g, "mixed", 64);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[c].name, err.text);
@@ -516,8 +530,12 @@ static const struct {
     {7, "fb_store(at, group);", "fb_meet<THREADS>();"},
     {10, "for (int t = 0; t < TILES; t++) {", "if (t) __syncthreads();"},
     {12, "if (threadIdx.x == 0) room.count = 0;", "fb_meet<THREADS>();"},
-    {14, "keys[low] = y, keys[high] = x;", "fb_meet<THREADS>();"},
-    {12, "parts[threadIdx.x] = sum;", "fb_meet<THREADS>();"},
+    {16, "keys[low] = y, keys[high] = x;", "fb_meet<THREADS>();"},
+    {14, "place[k] += __shfl_xor_sync(0xffffffffu, place[k], step);", "fb_meet<THREADS>();"},
+    {12, "+ place[k]] = key[k];", "fb_meet<THREADS>();"},
+    {24, "begins[i * BLOCKS + block] = ", "fb_meet<THREADS>();"},
+    {24, "(room, block, (AT)POINTS, row_at, keys, begins);", "fb_sorted_meet(arrivals, block, BLOCKS)"},
+    {12, "parts[threadIdx.x] = sums.at[v];", "fb_meet<THREADS>();"},
     {12, "room.named[i] = 0;", "fb_meet<THREADS>();"},
     {15, "FB_DEVICE void await(", "fb_count_wait(count"},
     {15, "if (behind < TILES) {", "fb_count_wait(&c->v_empty"},
