@@ -456,10 +456,32 @@ void fb_judgement_allowed(const fb_judge_shape *shape, int64_t n, const double *
         to[k] = isinf(spread[k]) ? INFINITY : v ? rounded_up(allowed(&u, v[k], spread[k])) : 0;
 }
 
-static void count_ratio(fb_judgement *j, double distance, double spread)
+enum { TAIL_BIN = BIN_OF_ONE + 1 + 2 * 2 };
+_Static_assert((int)FB_JUDGE_TAIL_AT == 1 << 2, "two bins an octave: where TAIL_BIN begins");
+
+/* Where a bin begins, in spreads. */
+static double bin_from(int b)
+{
+    return exp2((b - 1 - BIN_OF_ONE) / 2.0);
+}
+
+static void add_tail(fb_judgement *j, double value)
+{
+    for (int i = 0; i < j->n_tail; i++)
+        if (j->tail[i] == value) return;
+    if (j->n_tail < FB_JUDGE_TAIL_DISTINCT) j->tail[j->n_tail++] = value;
+}
+
+static void count_bin(fb_judgement *j, int bin, double value)
+{
+    j->bin[bin]++;
+    if (bin >= TAIL_BIN) add_tail(j, value);
+}
+
+static void count_ratio(fb_judgement *j, double distance, double spread, double value)
 {
     int bin = distance > 0 ? size_bin(distance / spread) + 1 - 2 * -SMALLEST + BIN_OF_ONE : 0;
-    j->bin[bin < 0 ? 0 : bin >= FB_JUDGE_BINS ? FB_JUDGE_BINS - 1 : bin]++;
+    count_bin(j, bin < 0 ? 0 : bin >= FB_JUDGE_BINS ? FB_JUDGE_BINS - 1 : bin, value);
 }
 
 static void is_worst(fb_judgement *j, int64_t at, double got, double expected, double most, double ratio)
@@ -495,7 +517,7 @@ static double judge_element(fb_judgement *j, const usual *u, int64_t at, double 
     }
     double most = allowed(u, r, spread);
     j->drowned += (r != 0 || spread > 0) && 2 * most > fabs(r);
-    if (spread > 0 && isfinite(got)) count_ratio(j, fabs(got - r), fmax(spread, around(u, r) / 2));
+    if (spread > 0 && isfinite(got)) count_ratio(j, fabs(got - r), fmax(spread, around(u, r) / 2), r);
     judge_distance(j, at, got, r, most);
     return spread > 0 ? most : 0;
 }
@@ -679,7 +701,7 @@ void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_
         fb_elements_load(shape->dtype, m, (const char *)bytes + done * size, got);
         /* Where no element can be worse than the worst so far, only sums are kept. */
         if (judge_quickly(usual_spread, u.unit, (int)m, v + done, got, &q) && q.ratio <= j->ratio && q.ratio <= 1) {
-            for (int64_t k = 0; k < m; k++) j->bin[q.bin[k]]++;
+            for (int64_t k = 0; k < m; k++) count_bin(j, q.bin[k], v[done + k]);
             j->max_abs = fmax(j->max_abs, q.most);
             j->largest = fmax(j->largest, q.largest);
             j->drowned += q.drowned;
@@ -706,6 +728,7 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
         to->region[r].rounded += part->region[r].rounded;
     }
     for (int b = 0; b < FB_JUDGE_BINS; b++) to->bin[b] += part->bin[b];
+    for (int i = 0; i < part->n_tail; i++) add_tail(to, part->tail[i]);
     to->compared += part->compared;
     to->undecided += part->undecided;
     to->beyond += part->beyond;
@@ -840,13 +863,14 @@ static double judge_distribution(const fb_judgement *j, const fb_node *n, fb_str
     double median = 0;
     for (int b = 0; b < FB_JUDGE_BINS; b++) all += j->bin[b];
     for (int b = 0; b < FB_JUDGE_BINS; b++) {
-        double low = exp2((b - 1 - BIN_OF_ONE) / 2.0);
+        double low = bin_from(b);
         if (2 * below < all && 2 * (below + j->bin[b]) >= all) median = b ? low : 0;
         if (low >= FB_JUDGE_TAIL_AT) beyond += j->bin[b];
         below += j->bin[b];
     }
     double of_median = all >= MEDIAN_LEAST ? median / FB_JUDGE_MEDIAN : 0;
-    double of_tail = all >= TAIL_LEAST ? (double)beyond / (FB_JUDGE_TAIL * (double)all) : 0;
+    bool many = all >= TAIL_LEAST && j->n_tail >= FB_JUDGE_TAIL_DISTINCT;
+    double of_tail = many ? (double)beyond / (FB_JUDGE_TAIL * (double)all) : 0;
     if (of_median > 1)
         fb_str_addf(words, "%.48s: half of it is off by %.2g times what roundings do", n->name, median);
     else if (of_tail > 1)

@@ -12,7 +12,8 @@
  * FB_JUDGE_BEYOND may lie beyond, by FB_JUDGE_BEYOND_AT times at most; and in each tensor of FB_JUDGE_ONE_LEAST or more
  * one may, by FB_JUDGE_ONE_AT, for there are thousands of such tensors in a recording. They count as undecided;
  *   - half of the elements lie within FB_JUDGE_MEDIAN spreads, and all but FB_JUDGE_TAIL of them within
- *     FB_JUDGE_TAIL_AT;
+ *     FB_JUDGE_TAIL_AT, unless these have fewer than FB_JUDGE_TAIL_DISTINCT values: equal elements are one sample of
+ *     roundings, however many they are;
  *   - in each region (all, first and last row and column, last tile, sixteen parts) the error has no component along
  *     the values, <e,r>/<r,r>, and no mean, beyond FB_JUDGE_REGION times the largest of any lane. A factor that is lost
  * in the rounding of each element is not lost in this. Where few elements of a region are rounded, ties above all, the
@@ -46,6 +47,7 @@
 #define FB_JUDGE_MEDIAN    2.0
 #define FB_JUDGE_TAIL      0.01
 #define FB_JUDGE_TAIL_AT   4.0
+enum { FB_JUDGE_TAIL_DISTINCT = 4 };
 #define FB_JUDGE_REGION    10.0
 #define FB_JUDGE_OWN       2.0
 #define FB_JUDGE_OWN_LANE  4.0
@@ -103,6 +105,8 @@ typedef struct {
         int64_t rounded;                      /* … of so many elements, which lanes move */
     } region[FB_JUDGE_REGIONS];
     int64_t bin[FB_JUDGE_BINS];          /* elements by error over spread; bin k: up to 2^((k - 15) / 2) */
+    double tail[FB_JUDGE_TAIL_DISTINCT]; /* unlike values of those beyond FB_JUDGE_TAIL_AT … */
+    int n_tail;                          /* … of which so many are there at least */
     int64_t compared, undecided, beyond; /* beyond: what is allowed, but not by much */
     int64_t off;                         /* … or by anything */
     int64_t drowned;                     /* may be off by half of themselves and more */
