@@ -1497,7 +1497,8 @@ static void load_tested(frame *f, const walk *w, fb_val v, const bool *needed)
         if (!needed[i] || x->space != f->s->values[v].space || e->whole[i]) continue;
         if (!fb_packs_tested(e->nest, f->s, x, w->space->var[w->space->n - 1], w->vector)) continue;
         const char *tests = fb_emit_tests(e, x->when), *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
-        const char *none = fb_arena_printf(e->arena, " : fb_pack<%s, %d>()", e->spell->type[x->dtype].memory, w->vector);
+        const char *none =
+            fb_arena_printf(e->arena, " : fb_pack<%s, %d>()", e->spell->type[x->dtype].memory, w->vector);
         fb_emit(e, "const auto %s = %s%s%s%s;", pack, tests ? tests : "", tests ? " ? " : "", load_of(f, w, x),
                 tests ? none : "");
         const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
@@ -1517,7 +1518,8 @@ static void open_neighbours(frame *f, const fb_added *a, const fb_space *in, boo
 }
 
 /* Neighbours of a row, of what a point adds. */
-static void values_at(frame *f, const fb_added *a, const fb_space *points, const fb_space *in, fb_val v, const char *type)
+static void values_at(frame *f, const fb_added *a, const fb_space *points, const fb_space *in, fb_val v,
+                      const char *type)
 {
     fb_emitter *e = f->e;
     const fb_section *s = f->s;
@@ -1593,7 +1595,8 @@ static void finish_row(frame *f, const fb_added *a, const fb_space *in, const ch
     const int each = f->x.each;
     bool *mark = fb_emit_mark(e);
     summed sums = {f, a, type};
-    fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_group, const fb_pack<%s, %d> &fb_sums)", type, each);
+    fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_group, const fb_pack<%s, %d> &fb_sums)", type,
+                 each);
     const char *row = a->sum == FB_NONE ? fb_emit_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[a->row]);
     fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
     if (a->sum == FB_NONE) {
@@ -1643,16 +1646,19 @@ static void sort_together(frame *f, const fb_added *a, const char *block, const 
     const char *words = "fb_laid_out, fb_begins, fb_arrivals";
     if (members > 1) {
         const char *member = var_name(e, f->s->rows.var[0]);
-        words = fb_arena_printf(e->arena, "fb_laid_out + (int64_t)%s * %" PRId64 ", fb_begins + %s * %d, fb_arrivals + %s",
-                                member, a->points, member, ranges * blocks, member);
+        words =
+            fb_arena_printf(e->arena, "fb_laid_out + (int64_t)%s * %" PRId64 ", fb_begins + %s * %d, fb_arrivals + %s",
+                            member, a->points, member, ranges * blocks, member);
     }
     fb_emit(e, "static __device__ uint64_t fb_laid_out[%" PRId64 "], fb_begins[%" PRId64 "];", members * a->points,
             (int64_t)members * ranges * blocks);
     fb_emit(e, "static __device__ unsigned fb_arrivals[%d];", members);
     fb_emit(e,
-            "fb_sorted_together<%d, %" PRId64 ", %d, %s, %" PRId64 ", %" PRId64 ", %d, %d, %s, fb_at>(%s, %s, fb_row_at, "
+            "fb_sorted_together<%d, %" PRId64 ", %d, %s, %" PRId64 ", %" PRId64
+            ", %d, %d, %s, fb_at>(%s, %s, fb_row_at, "
             "fb_values_at, fb_finish);",
-            f->x.threads, a->width, f->x.each, a->spares ? "false" : "true", a->points, a->rows, blocks, ranges, type, block, words);
+            f->x.threads, a->width, f->x.each, a->spares ? "false" : "true", a->points, a->rows, blocks, ranges, type,
+            block, words);
     e->needs.meets = FB_MEETS_ROW;
     e->needs.row = blocks;
 }

@@ -42,11 +42,11 @@
 #include "interp/trial.h"
 #include "measure/report.h"
 
-#define FB_JUDGE_ELEMENT   8.0
-#define FB_JUDGE_USUAL     3.0
-#define FB_JUDGE_MEDIAN    2.0
-#define FB_JUDGE_TAIL      0.01
-#define FB_JUDGE_TAIL_AT   4.0
+#define FB_JUDGE_ELEMENT 8.0
+#define FB_JUDGE_USUAL   3.0
+#define FB_JUDGE_MEDIAN  2.0
+#define FB_JUDGE_TAIL    0.01
+#define FB_JUDGE_TAIL_AT 4.0
 enum { FB_JUDGE_TAIL_DISTINCT = 4 };
 #define FB_JUDGE_REGION    10.0
 #define FB_JUDGE_OWN       2.0

@@ -36,19 +36,19 @@ typedef struct {
     int threads;               /* a block */
     int team;                  /* threads a row */
     int64_t rows, rows_a_block;
-    int64_t blocks;           /* of work … */
-    int64_t launched;         /* … of which so many blocks are launched, each for several (knob grid) */
-    int parts;                /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line; _SORTED: blocks
+    int64_t blocks;   /* of work … */
+    int64_t launched; /* … of which so many blocks are launched, each for several (knob grid) */
+    int parts;        /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line; _SORTED: blocks
                                * that share an index; 1: each looks at all of it */
-    int ranges;               /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
-    int sharing;              /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
-    fb_val ranked;            /* FB_DEAL_RANKED: the rank */
+    int ranges;       /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
+    int sharing;      /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
+    fb_val ranked;    /* FB_DEAL_RANKED: the rank */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool stepped; /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
     bool scans;   /* a row's team goes along running values together (kernels/scan.cuh) */
-    bool packed; /* FB_DEAL_SORTED: elements of a row move as whole vectors */
+    bool packed;  /* FB_DEAL_SORTED: elements of a row move as whole vectors */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_SORTED: neighbours of a row that
                * it sums; FB_DEAL_COLUMNS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;

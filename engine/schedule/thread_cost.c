@@ -319,9 +319,9 @@ static work of_sorted(const fb_nest *nest, const fb_section *s, const fb_section
                       int64_t cache_bytes)
 {
     enum {
-        AT_ONCE = 8,  /* points that a thread waits for together */
-        LOOKED = 22,  /* instructions of one */
-        FEW = 128,    /* points that are compared each with each … */
+        AT_ONCE = 8, /* points that a thread waits for together */
+        LOOKED = 22, /* instructions of one */
+        FEW = 128,   /* points that are compared each with each … */
         COMPARED = 2600,
         SORTED = 3000, /* … and cycles to sort more, whose number … */
         /* … counts so: */

@@ -128,10 +128,10 @@ static void check_run(const unit *u, int number, const fb_program *p, const fb_g
 
 typedef struct {
     fb_graph *g;
-    const char *text;     /* which the kernel has, for it is dealt so … */
-    fb_knob knob;         /* … with these (plan_of) */
+    const char *text; /* which the kernel has, for it is dealt so … */
+    fb_knob knob;     /* … with these (plan_of) */
     int64_t value, cache;
-    bool otherwise;       /* it is not, and has no such text */
+    bool otherwise; /* it is not, and has no such text */
 } dealt;
 
 /* Lowers all, which are freed, looks at how they are dealt, and runs them. */
@@ -177,7 +177,8 @@ static void test_many_elements(void **state)
         {apart(8, 2017, 33, FB_F32, 2), "* 256 + threadIdx.x) * 4;", FB_KNOB_ROWS, 0, 0, false},
         {apart(8, 2020, 33, FB_F16, 1), "* 256 + threadIdx.x) * 8;", FB_KNOB_ROWS, 0, 0, false},
         {apart(16, 1009, 33, FB_F64, 1), "* 256 + threadIdx.x) * 2;", FB_KNOB_ROWS, 0, 0, false},
-        {apart(3, 5381, 33, FB_F32, 1), "* 256 + threadIdx.x;", FB_KNOB_ROWS, 0, 0, false}, /* no multiple of four points */
+        {apart(3, 5381, 33, FB_F32, 1), "* 256 + threadIdx.x;", FB_KNOB_ROWS, 0, 0,
+         false}, /* no multiple of four points */
         {apart(16, 101, 33, FB_F32, 1), "* 256 + threadIdx.x;", FB_KNOB_ROWS, 0, 0, false}, /* few */
         {apart_halves(), "* 256 + threadIdx.x) * 4;", FB_KNOB_ROWS, 0, 0, false},
         {windows_of(FB_F32), "#pragma unroll 1", FB_KNOB_ROWS, 4, 0, false},
