@@ -510,9 +510,13 @@ void fb_why_conclusion(const fb_why *why, char to[240])
         snprintf(to, 240, "the largest part is inside the kernels: %s, %.0f %% of the difference; then %s: %s, %.0f %%",
                  fb_format_us(inside, fabs(why->part[FB_WHY_REST].us)), fb_why_percent(why, FB_WHY_REST),
                  parts[id].name, fb_format_us(us, fabs(why->part[id].us)), share);
+    else if (rest)
+        snprintf(to, 240, "%s, %.0f %% of the difference, is not explained; the largest part that is: %s: %s, %.0f %%",
+                 fb_format_us(inside, fabs(why->part[FB_WHY_REST].us)), fb_why_percent(why, FB_WHY_REST),
+                 parts[id].name, fb_format_us(us, fabs(why->part[id].us)), share);
     else
-        snprintf(to, 240, "the largest part is %s: %s, %.0f %% of the difference%s", parts[id].name,
-                 fb_format_us(us, fabs(why->part[id].us)), share, rest ? "; more than that is not explained" : "");
+        snprintf(to, 240, "the largest part is %s: %s, %.0f %% of the difference", parts[id].name,
+                 fb_format_us(us, fabs(why->part[id].us)), share);
 }
 
 const char *fb_why_verdicts(const fb_why *why, char to[160])

@@ -292,6 +292,22 @@ static void dispatch_of_a_framework(void **state)
                               "31.0 µs, 39 %");
 }
 
+/* A kernel that moves half and takes a tenth. */
+static void most_of_it_is_not_explained(void **state)
+{
+    (void)state;
+    fb_report *a = column(110, 1), *b = column(20, 1);
+    kernel(a, 0, "k", 100, 2e4);
+    kernel(b, 0, "k", 10, 1e4);
+    fb_why why = explained(a, b);
+    char text[240];
+    fb_why_conclusion(&why, text);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_BYTES);
+    assert_true(why.part[FB_WHY_REST].us > why.part[FB_WHY_BYTES].us);
+    assert_string_equal(text, "80.0 µs, 89 % of the difference, is not explained; the largest part that is: bytes: "
+                              "10.0 µs, 11 %");
+}
+
 /* Reports of nothing but wall times: all of it is rest, and said to be. */
 static void nothing_known(void **state)
 {
@@ -566,6 +582,7 @@ int main(void)
         cmocka_unit_test(spills_and_occupancy),
         cmocka_unit_test(faster_than_the_model),
         cmocka_unit_test(dispatch_of_a_framework),
+        cmocka_unit_test(most_of_it_is_not_explained),
         cmocka_unit_test(nothing_known),
         cmocka_unit_test(hidden_copies),
         cmocka_unit_test(nothing_is_claimed_of_what_is_not_told_apart),
