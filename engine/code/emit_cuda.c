@@ -30,6 +30,7 @@ typedef struct {
     /* of a long row's part (FB_DEAL_LONG): its first group, one behind its last, one behind the last that is held, and
      * where a group begins in a slot */
     const char *first, *last, *held, *within;
+    const char *row;   /* FB_DEAL_COLUMNS: this thread's */
     const char **sums; /* by value: what an element is added to; NULL: to the value's own name */
     int pass;
 } frame;
@@ -782,13 +783,20 @@ static bool is_window_of_one(const frame *f, const walk *w)
     return alone && (product || (w->space->n > 1 && w->points <= SHORT));
 }
 
+/* Columns of which several blocks have a part each. */
+static bool in_parts(const frame *f)
+{
+    return f->x.deal == FB_DEAL_COLUMNS && f->x.parts > 1 && !f->x.scans;
+}
+
 /* Opens the loop that takes this thread along its row; returns how many blocks of text were opened. */
 static int open_pass(frame *f, const walk *w)
 {
     fb_emitter *e = f->e;
-    int64_t stride = f->x.deal == FB_DEAL_SPLIT ? (int64_t)f->x.parts * f->x.threads : f->x.team;
-    const char *start =
-        f->x.deal == FB_DEAL_SPLIT ? fb_arena_printf(e->arena, "fb_part * %d + threadIdx.x", f->x.threads) : f->lane;
+    const int of_part = f->x.deal == FB_DEAL_SPLIT ? f->x.threads : f->x.team;
+    const bool parts = f->x.deal == FB_DEAL_SPLIT || in_parts(f);
+    const int64_t stride = parts ? (int64_t)f->x.parts * of_part : f->x.team;
+    const char *start = parts ? fb_arena_printf(e->arena, "fb_part * %d + %s", of_part, f->lane) : f->lane;
     if (!w->space->n) { /* a row of one element */
         fb_emit_if(e, "%s == 0", start);
         return 1;
@@ -931,29 +939,95 @@ static walk by_neighbours(const frame *f, const walk *w)
     return apart;
 }
 
+/* A row of which several blocks go along a part each. */
+static bool scans_in_parts(const frame *f)
+{
+    return f->x.scans && f->x.parts > 1;
+}
+
+static void declare_own(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++)
+        if (scans_here(f, i, p, needed))
+            fb_emit(e, "%s %s = %s, %s[%d] = {}, %s;", fb_emit_type(e, i), scan_name(f, "own", i),
+                    fb_emit_reduction(e, i).start, scan_name(f, "run", i), w->vector, scan_name(f, "all", i));
+}
+
+/* What a step's element of a thread is, if there is one. */
+static void open_step(frame *f, const walk *w)
+{
+    if (w->points % f->x.team != 0)
+        fb_emit_if(f->e, "fb_p < %" PRId64, w->points);
+    else
+        fb_emit_open(f->e, "%s", "");
+    declare_variables(f, w, "fb_p");
+}
+
+/* What the blocks of the parts before this one have in all, which each says as soon as it knows it. */
+static void carry_from_parts(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    const int parts = f->x.parts, threads = f->x.threads;
+    for (int i = 0; i < f->s->n_values; i++)
+        if (scans_here(f, i, p, needed))
+            fb_emit(e, "%s %s = %s;", fb_emit_type(e, i), scan_name(f, "total", i), fb_emit_reduction(e, i).start);
+    fb_emit_for(e, NULL, "fb_s", "fb_begin", "fb_end", "1");
+    fb_emit(e, "const fb_at fb_p = fb_s * %d + %s;", f->x.team, f->lane);
+    declare_own(f, w, p, needed);
+    open_step(f, w);
+    run_own(f, w, p, needed);
+    fb_emit_close(e);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (scans_here(f, i, p, needed)) fb_emit_run_on(e, i, scan_name(f, "total", i), scan_name(f, "own", i));
+    fb_emit_close(e);
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!scans_here(f, i, p, needed)) continue;
+        const fb_reduction r = fb_emit_reduction(e, i);
+        const char *total = scan_name(f, "total", i), *carry = scan_name(f, "carry", i),
+                   *words = scan_name(f, "words", i);
+        fb_emit(e, "static __device__ fb_long_words<%s> %s[%" PRId64 "];", fb_emit_type(e, i), words,
+                f->x.rows * parts);
+        fb_emit(e, "%s = fb_block<%s, %d>(%s);", total, operation_of(&r), threads, total);
+        fb_emit(e, "if (threadIdx.x == 0) fb_long_give(&%s[%s * %d + fb_part], %s);", words, f->block, parts, total);
+        fb_emit_for(e, "int", "fb_before", "threadIdx.x", "fb_part", fb_emit_number(e, threads));
+        fb_emit_run_on(e, i, carry,
+                       fb_arena_printf(e->arena, "fb_long_take(&%s[%s * %d + fb_before])", words, f->block, parts));
+        fb_emit_close(e);
+        fb_emit(e, "%s = fb_block<%s, %d>(%s);", carry, operation_of(&r), threads, carry);
+    }
+    fb_emit(e, "static __device__ unsigned fb_left_%d[%" PRId64 "];", e->number, f->x.rows);
+    fb_emit_if(e, "fb_long_is_last<%d>(&fb_left_%d[%s])", parts, e->number, f->block);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (scans_here(f, i, p, needed))
+            fb_emit(e, "fb_long_clear<%d>(&%s[%s * %d]);", parts, scan_name(f, "words", i), f->block, parts);
+    fb_emit_close(e);
+    fb_needs_text(&e->needs, FB_TEXT_LONG);
+    e->needs.meets = FB_MEETS_ROW;
+    e->needs.row = parts;
+}
+
 static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
 {
     fb_emitter *e = f->e;
     const walk own = by_neighbours(f, of), *w = &own;
-    const bool ragged = w->points % f->x.team != 0;
+    const int64_t steps = fb_ceil_div(w->points, f->x.team);
+    const bool parts = scans_in_parts(f);
     fb_needs_text(&e->needs, FB_TEXT_SCAN);
     fb_emit_open(e, "%s", ""); /* another pass may go along the same values */
     for (int i = 0; i < f->s->n_values; i++)
         if (scans_here(f, i, p, needed))
             fb_emit(e, "%s %s = %s;", fb_emit_type(e, i), scan_name(f, "carry", i), fb_emit_reduction(e, i).start);
-    fb_emit_for(e, NULL, "fb_s", "0", fb_emit_number(e, fb_ceil_div(w->points, f->x.team)), "1");
-    fb_emit(e, "const fb_at fb_p = fb_s * %d + %s;", f->x.team, f->lane);
-    for (int i = 0; i < f->s->n_values; i++) {
-        if (!scans_here(f, i, p, needed)) continue;
-        fb_emit(e, "%s %s = %s, %s[%d] = {}, %s;", fb_emit_type(e, i), scan_name(f, "own", i),
-                fb_emit_reduction(e, i).start, scan_name(f, "run", i), w->vector, scan_name(f, "all", i));
+    if (parts) {
+        fb_emit(e, "const fb_at fb_begin = (fb_at)((int64_t)fb_part * %" PRId64 " / %d);", steps, f->x.parts);
+        fb_emit(e, "const fb_at fb_end = (fb_at)((fb_part + (int64_t)1) * %" PRId64 " / %d);", steps, f->x.parts);
+        carry_from_parts(f, w, p, needed);
     }
+    fb_emit_for(e, NULL, "fb_s", parts ? "fb_begin" : "0", parts ? "fb_end" : fb_emit_number(e, steps), "1");
+    fb_emit(e, "const fb_at fb_p = fb_s * %d + %s;", f->x.team, f->lane);
+    declare_own(f, w, p, needed);
     for (int part = 0; part < 2; part++) {
-        if (ragged)
-            fb_emit_if(e, "fb_p < %" PRId64, w->points);
-        else
-            fb_emit_open(e, "%s", "");
-        declare_variables(f, w, "fb_p");
+        open_step(f, w);
         (part ? store_own : run_own)(f, w, p, needed);
         fb_emit_close(e);
         for (int i = 0; i < f->s->n_values && !part; i++) {
@@ -969,6 +1043,109 @@ static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
     }
     fb_emit_close(e);
     fb_emit_close(e);
+}
+
+/* Where blocks leave what they have of their rows, and who does. */
+typedef struct {
+    const char *writes;  /* the threads that do */
+    const char *at, *of; /* its own part's place, and that of `part` */
+    const char *lane;    /* a thread's first part … */
+    int step;            /* … and how many it goes on by */
+    const char *group;   /* number of the blocks that share rows … */
+    int64_t groups;      /* … of so many */
+    bool several;        /* threads write */
+} shared_parts;
+
+static shared_parts parts_of_rows(frame *f)
+{
+    fb_arena *arena = f->e->arena;
+    shared_parts s = {.writes = "threadIdx.x == 0",
+                      .at = f->block,
+                      .of = fb_arena_printf(arena, "fb_row * %d + part", f->x.parts),
+                      .lane = "threadIdx.x",
+                      .step = f->x.threads,
+                      .group = "fb_row",
+                      .groups = f->x.rows};
+    if (!in_parts(f)) return s;
+    s.writes = fb_arena_printf(arena, f->inside ? "%s == 0 && %s" : "%s == 0", f->lane, f->inside);
+    s.at = fb_arena_printf(arena, "fb_part * %" PRId64 " + %s", f->x.rows, f->row);
+    s.of = fb_arena_printf(arena, "part * %" PRId64 " + %s", f->x.rows, f->row);
+    s.lane = f->lane;
+    s.step = f->x.team;
+    s.group = f->block;
+    s.groups = f->x.blocks / f->x.parts;
+    s.several = true;
+    return s;
+}
+
+/* What a block has of this value's parts; `index`: of an extremum, where it is. */
+static const char *part_name(frame *f, fb_val v, bool index)
+{
+    return fb_arena_printf(f->e->arena, index ? "fb_places_%s" : "fb_parts_%s", f->e->names[v]);
+}
+
+static void leave_part(frame *f, fb_val v, const shared_parts *s)
+{
+    fb_emitter *e = f->e;
+    const bool arg = fb_emit_reduction(e, v).arg;
+    fb_emit(e, "%s[%s] = %s;", part_name(f, v, false), s->at, arg ? best_of(f, v) : e->names[v]);
+    if (arg) fb_emit(e, "%s[%s] = %s;", part_name(f, v, true), s->at, e->names[v]);
+}
+
+static void take_parts(frame *f, fb_val v, const shared_parts *s)
+{
+    fb_emitter *e = f->e;
+    const fb_reduction r = fb_emit_reduction(e, v);
+    const char *type = r.arg ? fb_emit_operand_type(e, v) : fb_emit_type(e, v);
+    const char *loop =
+        fb_arena_printf(e->arena, "for (int part = %s; part < %d; part += %d)", s->lane, f->x.parts, s->step);
+    const char *part = fb_arena_printf(e->arena, "*(volatile %s *)&%s[%s]", type, part_name(f, v, false), s->of);
+    if (!r.arg) {
+        fb_emit(e, "%s = %s;", e->names[v], r.start);
+        fb_emit(e, "%s %s = %s::of(%s, %s);", loop, e->names[v], operation_of(&r), e->names[v], part);
+        return;
+    }
+    fb_emit(e, "%s = %s;", best_of(f, v), r.start);
+    fb_emit(e, "%s = INT64_MAX;", e->names[v]);
+    fb_emit(e, "%s fb_better<%s>(%s, %s, %s, *(volatile int64_t *)&%s[%s]);", loop,
+            r.op == FB_OP_ARGMAX ? "true" : "false", best_of(f, v), e->names[v], part, part_name(f, v, true), s->of);
+}
+
+/* Every block adds up its part of a row and leaves it in memory; the block that comes last adds up the parts. The
+ * counter is left at zero for the next launch. */
+static void combine_parts(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    const shared_parts s = parts_of_rows(f);
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
+        const bool arg = fb_emit_reduction(e, i).arg;
+        fb_emit(e, "static __device__ %s %s[%" PRId64 "];", arg ? fb_emit_operand_type(e, i) : fb_emit_type(e, i),
+                part_name(f, i, false), f->x.rows * f->x.parts);
+        if (arg)
+            fb_emit(e, "static __device__ int64_t %s[%" PRId64 "];", part_name(f, i, true), f->x.rows * f->x.parts);
+    }
+    fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, s.groups);
+    fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
+    fb_emit_if(e, "%s", s.writes);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_value_reduces(&f->s->values[i], p)) leave_part(f, i, &s);
+    fb_emit(e, "__threadfence();");
+    if (s.several) {
+        fb_emit_close(e);
+        fb_emit(e, "fb_meet<%d>();", f->x.threads);
+        fb_emit_if(e, "threadIdx.x == 0");
+    }
+    fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[%s], 1u) == %d;", e->number, e->number, s.group,
+            f->x.parts - 1);
+    fb_emit_close(e);
+    fb_emit(e, FB_MUTATE(52, "fb_meet<%d>();", ";"), f->x.threads);
+    fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
+    fb_emit(e, "__threadfence();");
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_value_reduces(&f->s->values[i], p)) take_parts(f, i, &s);
+    combine(f, p);
+    fb_emit(e, "if (threadIdx.x == 0) fb_arrived_%d[%s] = 0;", e->number, s.group);
 }
 
 static void emit_pass(frame *f, int number)
@@ -996,6 +1173,7 @@ static void emit_pass(frame *f, int number)
     forget_packs(f);
     refer_held(f, &w, p, needed);
     combine(f, p);
+    if (in_parts(f)) combine_parts(f, p);
     finish_pass(f, p);
 }
 
@@ -1053,6 +1231,7 @@ static void declare_rows(frame *f)
     } else if (f->s->rows.n) {
         fb_emit(e, "const fb_at %s = %s;", row, at);
     }
+    f->row = row;
     declare_point(f, &f->s->rows, row);
 }
 
@@ -1106,14 +1285,16 @@ static void emit_each(frame *f)
     const fb_section *s = f->s;
     const fb_pass p = s->passes[0];
     const fb_space *along = &s->spaces[p.space];
-    const int each = f->x.each, beside = e->target->warp / each;
+    const int each = f->x.each, beside = e->target->warp / each, lanes = f->x.threads / beside;
+    const char *lane = fb_arena_printf(e->arena, "threadIdx.x / %d", beside);
+    if (in_parts(f)) lane = fb_arena_printf(e->arena, "fb_part * %d + %s", lanes, lane);
     walk w = walk_by(e, &s->rows, each, f->x.rows / each);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
     fb_section_needed(s, 0, needed);
     f->sums = declare_each(f, p);
     bool *mark = fb_emit_mark(e);
-    fb_emit_for(e, NULL, "fb_p", fb_arena_printf(e->arena, "threadIdx.x / %d", beside),
-                fb_emit_number(e, fb_space_points(along)), fb_emit_number(e, f->x.threads / beside));
+    fb_emit_for(e, NULL, "fb_p", lane, fb_emit_number(e, fb_space_points(along)),
+                fb_emit_number(e, in_parts(f) ? (int64_t)f->x.parts * lanes : lanes));
     const char *group = fb_emit_name(e, "group");
     fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x %% %d;", group, f->block, beside, beside);
     declare_variables(f, &w, group);
@@ -1125,6 +1306,7 @@ static void emit_each(frame *f)
     f->sums = NULL;
     combine_each(f, p);
     declare_rows(f);
+    if (in_parts(f)) combine_parts(f, p);
     store_row_values(f, p.depth);
     finish_pass(f, p);
     for (int depth = p.depth + 1; depth <= fb_emit_deepest(s); depth++) store_row_values(f, depth);
@@ -1132,6 +1314,14 @@ static void emit_each(frame *f)
 
 static void emit_rows(frame *f)
 {
+    if (scans_in_parts(f)) {
+        fb_emit(f->e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->x.parts, f->block, f->x.parts);
+        f->block = "fb_row";
+    } else if (in_parts(f)) {
+        fb_emit(f->e, "const fb_at fb_columns_of = %s / %d, fb_part = %s %% %d;", f->block, f->x.parts, f->block,
+                f->x.parts);
+        f->block = "fb_columns_of";
+    }
     if (f->x.deal == FB_DEAL_COLUMNS && f->x.each > 1) {
         emit_each(f);
         return;
@@ -1250,42 +1440,6 @@ static void emit_long(frame *f)
 
 /* ---- few long rows ---- */
 
-/* Every block adds up its part of a row and leaves it in memory; the block that comes last adds up the parts. The
- * counter is left at zero for the next launch. */
-static void combine_parts(frame *f, fb_pass p)
-{
-    fb_emitter *e = f->e;
-    combine(f, p);
-    for (int i = 0; i < f->s->n_values; i++)
-        if (fb_value_reduces(&f->s->values[i], p))
-            fb_emit(e, "static __device__ %s fb_parts_%s[%" PRId64 "];", fb_emit_type(f->e, i), e->names[i],
-                    f->x.rows * f->x.parts);
-    fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->x.rows);
-    fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
-    fb_emit_if(e, "threadIdx.x == 0");
-    for (int i = 0; i < f->s->n_values; i++)
-        if (fb_value_reduces(&f->s->values[i], p))
-            fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
-    fb_emit(e, "__threadfence();");
-    fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->x.parts - 1);
-    fb_emit_close(e);
-    fb_emit(e, FB_MUTATE(52, "fb_meet<%d>();", ";"), f->x.threads);
-    fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
-    fb_emit(e, "__threadfence();");
-    for (int i = 0; i < f->s->n_values; i++) {
-        if (!fb_value_reduces(&f->s->values[i], p)) continue;
-        fb_reduction r = fb_emit_reduction(e, i);
-        fb_emit(e, "%s = %s;", e->names[i], r.start);
-        fb_emit(e,
-                "for (int part = threadIdx.x; part < %d; part += %d) %s = %s::of(%s, *(volatile %s "
-                "*)&fb_parts_%s[fb_row * %d + part]);",
-                f->x.parts, f->x.threads, e->names[i], operation_of(&r), e->names[i], fb_emit_type(f->e, i),
-                e->names[i], f->x.parts);
-    }
-    combine(f, p);
-    fb_emit(e, "if (threadIdx.x == 0) fb_arrived_%d[fb_row] = 0;", e->number);
-}
-
 static void emit_split(frame *f)
 {
     fb_emitter *e = f->e;
@@ -1304,6 +1458,7 @@ static void emit_split(frame *f)
     close_pass(f, &w, opened);
     fb_emit_forget(e, mark);
     forget_packs(f);
+    combine(f, p);
     combine_parts(f, p);
     finish_pass(f, p);
     store_row_values(f, fb_emit_deepest(f->s));

@@ -76,14 +76,14 @@ static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb
     fb_arena *arena = fb_arena_new();
     fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, s, arena);
     fb_arena_free(arena);
-    bool split = x.deal == FB_DEAL_SPLIT;
+    bool split = x.deal == FB_DEAL_SPLIT || ((x.deal == FB_DEAL_COLUMNS || x.deal == FB_DEAL_ROWS) && x.parts > 1);
     bool side = x.deal == FB_DEAL_COLUMNS && x.each > 1; /* 24 blocks got 40 bytes a cycle each, on an H200 */
     double inner = fmax(1, (double)fb_section_longest(s)), bytes = 0;
     double path = split ? PATH_BYTES : side ? PATH_BYTES * 0.6 : PATH_BYTES / 2.0;
     for (int i = 0; i < a->facts.n_reads; i++) bytes += (double)a->facts.reads[i].bytes;
     /* a row that has not even a warp's pieces leaves its share of a path to others */
     double blocks = split || side ? (double)x.blocks : (double)x.rows * fmin(inner / PIECE / a->nest->target->warp, 1);
-    double passes = x.held ? 1 : s->n_passes;
+    double passes = x.held ? 1 : split && x.scans ? 2 : s->n_passes;
     double parts = split ? FB_ROUND_CYCLES : 0; /* which are added up when all have come */
     return parts + (blocks < m->units ? bytes / a->nest->n_sections * passes / (fmax(ceil(blocks), 1) * path) : 0);
 }

@@ -335,13 +335,13 @@ bool fb_interior_narrow(fb_index_pool *pool, const fb_when *w, fb_interior *x);
 
 fb_interior fb_section_interior(const fb_nest *nest, const fb_section *s, int pass);
 /* Are its rows reduced and no more, so that a part of a row is as good as a row? */
-bool fb_section_only_reduces(const fb_graph *g, const fb_section *s);
+bool fb_section_only_reduces(const fb_section *s);
 /* Points of the longest pass; 0: there is none. */
 int64_t fb_section_longest(const fb_section *s);
 /* Values that are loads, on chip or from memory. */
 int fb_section_loads(const fb_section *s);
 /* On a GPU: is each of its few long rows dealt to several blocks? `longest`: points of its longest pass, about. */
-bool fb_section_may_split(const fb_graph *g, const fb_section *s, int64_t longest);
+bool fb_section_may_split(const fb_section *s, int64_t longest);
 /* About how many it has, all loops. */
 int64_t fb_section_operations(const fb_section *s);
 /* On the host: fewer are left to one thread, for waking the team costs more than it brings. */

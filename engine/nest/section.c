@@ -88,15 +88,13 @@ fb_interior fb_section_interior(const fb_nest *nest, const fb_section *s, int pa
     return fine && x.to - x.from < s->rows.extent[last] && x.to - x.from >= FEW ? x : none;
 }
 
-bool fb_section_only_reduces(const fb_graph *g, const fb_section *s)
+bool fb_section_only_reduces(const fb_section *s)
 {
     if (s->n_passes != 1 || s->passes[0].depth != 0) return false;
     for (int i = 0; i < s->n_roots; i++)
         if (s->roots[i].space != FB_NONE || s->roots[i].depth != 1) return false;
-    for (int i = 0; i < s->n_values; i++) {
-        fb_op op = s->values[i].kind == FB_VALUE_REDUCE ? g->nodes[s->values[i].node].op : FB_OP_SUM;
-        if (s->values[i].kind == FB_VALUE_SCAN || op == FB_OP_ARGMAX || op == FB_OP_ARGMIN) return false;
-    }
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_SCAN) return false;
     return true;
 }
 
@@ -117,10 +115,10 @@ int fb_section_loads(const fb_section *s)
     return n;
 }
 
-bool fb_section_may_split(const fb_graph *g, const fb_section *s, int64_t longest)
+bool fb_section_may_split(const fb_section *s, int64_t longest)
 {
     enum { LONG_ROW = 1 << 15, FEW_ROWS = FB_UNITS_ABOUT };
-    return longest >= LONG_ROW && fb_space_points(&s->rows) < FEW_ROWS && fb_section_only_reduces(g, s);
+    return longest >= LONG_ROW && fb_space_points(&s->rows) < FEW_ROWS && fb_section_only_reduces(s);
 }
 
 int64_t fb_section_operations(const fb_section *s)

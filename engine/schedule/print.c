@@ -77,6 +77,8 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     if (x.deal == FB_DEAL_ROWS || x.deal == FB_DEAL_COLUMNS)
         fb_str_addf(out, "; %" PRId64 " rows, %" PRId64 " a block, %d thread%s each", x.rows, x.rows_a_block, x.team,
                     x.team == 1 ? "" : "s");
+    if ((x.deal == FB_DEAL_COLUMNS || x.deal == FB_DEAL_ROWS) && x.parts > 1)
+        fb_str_addf(out, ", %d parts of them", x.parts);
     if (x.deal == FB_DEAL_COLUMNS && x.each > 1) fb_str_addf(out, ", %d rows at once", x.each);
     if (x.deal == FB_DEAL_ELEMENTS && x.each > 1) fb_str_addf(out, ", %d groups each", x.each);
     if (x.deal == FB_DEAL_LONG)

@@ -379,13 +379,55 @@ static bool scans_in_teams(const fb_section *s)
 static int64_t launched_of(const fb_knobs *knobs, const fb_section_schedule *x)
 {
     int64_t most = fb_knob_of(knobs, FB_KNOB_GRID);
+    if ((x->deal == FB_DEAL_COLUMNS || x->deal == FB_DEAL_ROWS) && x->parts > 1) return x->blocks;
     bool may = most > 0 && x->deal != FB_DEAL_OWNERS && x->deal != FB_DEAL_SORTED && x->deal != FB_DEAL_SPLIT &&
                x->deal != FB_DEAL_LONG;
     return may && most < x->blocks ? most : x->blocks;
 }
 
+/* Few long columns, only reduced: as many blocks a group of them as keep all multiprocessors busy. (Sums of 65,536 rows
+ * of 256 by eight blocks were foreseen as 70 µs, four times what reading them takes.) */
+static void share_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
+{
+    enum { LONG = 128, STEPS = 16, SHARING = 2 }; /* steps of a thread, before and after; blocks of a multiprocessor */
+    const int64_t asked = fb_knob_of(knobs, FB_KNOB_PARTS);
+    if (x->deal != FB_DEAL_COLUMNS || x->team == 1 || x->scans || nest->stage) return;
+    if (!fb_section_only_reduces(x->section)) return;
+    int64_t steps = fb_section_longest(x->section) / x->team / x->each, parts = asked;
+    if (!asked) {
+        parts = fb_ceil_div(SHARING * nest->units, x->blocks);
+        if (parts > steps / STEPS) parts = steps / STEPS;
+        if (steps < LONG || 2 * x->blocks > nest->units) return;
+    }
+    if (parts < 2) return;
+    x->parts = (int)parts;
+    x->blocks *= parts;
+    x->held = x->stepped = false;
+}
+
+/* A long row of running values and nothing else: its blocks first say what their parts come to. That reads all of it
+ * twice, and one block alone would have taken 680 µs for ten million. */
+static void share_scan(const fb_nest *nest, const fb_knobs *knobs, int64_t longest, fb_section_schedule *x)
+{
+    enum { LONG = 64, STEPS = 4 }; /* steps of a thread, before and after */
+    const fb_section *s = x->section;
+    const int64_t asked = fb_knob_of(knobs, FB_KNOB_PARTS), steps = longest / x->team;
+    bool alone =
+        x->scans && x->deal == FB_DEAL_ROWS && x->team == x->threads && x->rows_a_block == 1 && s->n_passes == 1;
+    for (int i = 0; i < s->n_values; i++) alone &= s->values[i].kind != FB_VALUE_REDUCE;
+    for (int i = 0; i < s->n_roots; i++) alone &= s->roots[i].space == s->passes[0].space;
+    if (!alone || nest->stage || nest->n_sections > 1 || x->rows <= 0) return;
+    int64_t parts = asked ? asked : nest->units / x->rows;
+    if (!asked && parts > steps / STEPS) parts = steps / STEPS;
+    if (parts > nest->units) parts = nest->units;
+    if (parts < 2 || (!asked && steps < LONG)) return;
+    x->parts = (int)parts;
+    x->blocks = x->rows * parts;
+}
+
 static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
 {
+    enum { MANY_COLUMNS = 16 }; /* that keep half of a warp busy */
     const fb_section *s = x->section;
     int64_t longest = longest_pass(nest, knobs, s);
     fb_section_schedule cut = *x;
@@ -401,7 +443,8 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
         x->deal = FB_DEAL_COLUMNS;
         x->threads = SEQUENTIAL_THREADS;
         x->rows_a_block = SEQUENTIAL_THREADS;
-    } else if (fb_section_may_split(nest->graph, s, longest * 4)) {
+    } else if (fb_section_may_split(s, longest * 4) &&
+               !(lies == FB_DEAL_COLUMNS && x->rows >= MANY_COLUMNS && !nest->stage)) {
         x->deal = FB_DEAL_SPLIT;
         x->threads = x->team = threads_asked(nest->target, knobs) ? x->threads : FB_TEAM_SPLIT;
         x->parts = fb_team_parts(x->rows, longest);
@@ -417,6 +460,8 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     if (!x->scans) fb_schedule_held(nest, knobs, x, arena);
     x->stepped = !x->scans && !x->held && is_stepped(nest, knobs, x);
     if (may && (!x->held || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
+    if (!x->cut) share_columns(nest, knobs, x);
+    share_scan(nest, knobs, longest, x);
 }
 
 /* Blocks that share an index look at each point twice and not once a block, and wait for each other once: so as many as

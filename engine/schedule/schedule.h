@@ -38,11 +38,12 @@ typedef struct {
     int64_t rows, rows_a_block;
     int64_t blocks;   /* of work … */
     int64_t launched; /* … of which so many blocks are launched, each for several (knob grid) */
-    int parts;        /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line; _SORTED: blocks
+    int parts;  /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line; _COLUMNS: blocks a group of
+                               * neighbouring rows, _ROWS: blocks a row of running values, where more than 1; _SORTED: blocks
                                * that share an index; 1: each looks at all of it */
-    int ranges;       /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
-    int sharing;      /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
-    fb_val ranked;    /* FB_DEAL_RANKED: the rank */
+    int ranges; /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
+    int sharing;              /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
+    fb_val ranked;            /* FB_DEAL_RANKED: the rank */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */

@@ -153,9 +153,10 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, const
 
 static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
 {
-    double parts = x->deal == FB_DEAL_SPLIT ? x->parts : 1;
+    const bool split = x->deal == FB_DEAL_SPLIT || x->parts > 1;
+    double parts = split ? x->scans ? x->parts / 2.0 : x->parts : 1; /* running values are gone along twice */
     work w = {.threads = x->threads, .blocks = (double)x->blocks};
-    if (x->deal == FB_DEAL_SPLIT) w.chain = FB_ROUND_CYCLES; /* adding up parts */
+    if (split) w.chain = FB_ROUND_CYCLES; /* adding up parts */
     w.meets = fb_schedule_meets(x, nest->target);
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++)

@@ -90,6 +90,25 @@ static fb_graph *added(int members, int64_t points, int64_t rows, int64_t width,
     return finished(g, out[0], out[1]);
 }
 
+/* Of `high` × `wide` along the first dimension, of small whole numbers if `ties`. */
+static fb_graph *down(fb_op op, int64_t high, int64_t wide, fb_dtype dtype, bool ties)
+{
+    fb_graph *g = fb_graph_new("down");
+    fb_attrs of = {.n_axes = 1, .axes = {0}}, few = {.shape = DIMS(high, wide), .dist = FB_DIST_INTEGER, .high = 7};
+    few.dtype = dtype;
+    fb_id x = ties ? add_node(g, FB_OP_INPUT, "x", &few, 0, NULL) : values(g, DIMS(high, wide), dtype);
+    return finished(g, add_node(g, op, "down", &of, 1, &x), FB_NONE);
+}
+
+/* Running values along rows. */
+static fb_graph *along(fb_op op, int64_t rows, int64_t wide, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("along");
+    fb_attrs of = {.dim = 1};
+    fb_id x = values(g, DIMS(rows, wide), dtype);
+    return finished(g, add_node(g, op, "along", &of, 1, &x), FB_NONE);
+}
+
 /* All outputs by one kernel. */
 static fb_plan *together(fb_plan *plan, const fb_graph *g)
 {
@@ -222,9 +241,43 @@ static void an_index_is_shared(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
+/* Whole groups of 32 and a part of one, by single ones and eight neighbours; places of extrema, which many share. Of a row
+ * by itself too. */
+static void columns_have_parts(void **state)
+{
+    (void)state;
+    const dealt cases[] = {
+        {down(FB_OP_SUM, 999, 64, FB_F32, false), "fb_parts_down_2[320]", FB_KNOB_PARTS, 5, 0, false},
+        {down(FB_OP_MEAN, 1000, 50, FB_F64, false), "fb_parts_down_2[150]", FB_KNOB_PARTS, 3, 0, false},
+        {down(FB_OP_AMAX, 1000, 33, FB_F32, false), "fb_parts_down_2[231]", FB_KNOB_PARTS, 7, 0, false},
+        {down(FB_OP_SUM, 4100, 64, FB_BF16, false), "fb_parts_down_2[128]", FB_KNOB_PARTS, 2, 0, false},
+        {down(FB_OP_ARGMAX, 1000, 40, FB_F32, true), "fb_places_down_2[160]", FB_KNOB_PARTS, 4, 0, false},
+        {down(FB_OP_ARGMIN, 300000, 1, FB_F32, true), "fb_places_down_2[", FB_KNOB_PARTS, 0, 0, false},
+        {down(FB_OP_ARGMAX, 300000, 1, FB_I32, false), "fb_places_down_2[", FB_KNOB_PARTS, 0, 0, false},
+        {down(FB_OP_SUM, 6000, 33, FB_F32, false), "fb_parts_down_2[", FB_KNOB_PARTS, 0, 0, false},
+        {down(FB_OP_SUM, 3000, 64, FB_F32, false), "fb_parts_down_2[", FB_KNOB_PARTS, 0, 0, true}, /* few */
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
+/* Steps that are no multiple of the parts, parts without a step, several rows, products. */
+static void a_row_of_running_values_has_parts(void **state)
+{
+    (void)state;
+    const dealt cases[] = {
+        {along(FB_OP_CUMSUM, 1, 20001, FB_F32), "fb_words_along_2[3]", FB_KNOB_PARTS, 3, 0, false},
+        {along(FB_OP_CUMSUM, 3, 16384, FB_BF16), "fb_words_along_2[6]", FB_KNOB_PARTS, 2, 0, false},
+        {along(FB_OP_CUMPROD, 2, 9000, FB_F64), "fb_words_along_2[10]", FB_KNOB_PARTS, 5, 0, false},
+        {along(FB_OP_CUMSUM, 1, 5000, FB_I64), "fb_words_along_2[4]", FB_KNOB_PARTS, 4, 0, false},
+        {along(FB_OP_CUMSUM, 2, 40000, FB_F32), "fb_words_along_2[", FB_KNOB_PARTS, 0, 0, true}, /* short */
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements), cmocka_unit_test(squares_are_turned),
-                                       cmocka_unit_test(an_index_is_shared)};
+                                       cmocka_unit_test(an_index_is_shared), cmocka_unit_test(columns_have_parts),
+                                       cmocka_unit_test(a_row_of_running_values_has_parts)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
