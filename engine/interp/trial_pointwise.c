@@ -354,13 +354,19 @@ static bool goes_above_apart(const job *j, const chunk *c, int k, int lane, doub
     return (exact == jump ? draw >> 31 : exact < jump) ^ (before == 1);
 }
 
-/* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A
- * sign has a third value, that of 0: where roundings lead so near, they may lead there. A lane in which the operand has
- * overflowed to nothing decides nothing: its result stays; so does that of a lane which roundings led past the next
- * jump. */
+/* A sign has a third value, that of 0: where roundings lead so near, they may lead there. In one lane all do that are open,
+ * in another about half, and in a third the others: what is added up of all may cancel. */
+static bool is_nothing(int lane, uint32_t draw)
+{
+    enum { ALL = 5, HALF, OTHERS, BIT = 16 };
+    return lane == ALL || (lane == HALF && draw >> BIT & 1) || (lane == OTHERS && !(draw >> BIT & 1));
+}
+
+/* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A lane
+ * in which the operand has overflowed to nothing decides nothing: its result stays; so does that of a lane which roundings
+ * led past the next jump. */
 static void decide_steps(const job *j, chunk *c, int n)
 {
-    enum { NOTHING = 5 };
     const double far = 0.5;
     int lanes = j->e->s->lanes;
     bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL, one_jump = truth || j->node->op == FB_OP_SIGN;
@@ -378,7 +384,7 @@ static void decide_steps(const job *j, chunk *c, int n)
             double to = above ? fmax(lane, nextafter(at, INFINITY)) : fmin(lane, nextafter(at, -INFINITY));
             if (truth)
                 c->y[l][k] = above;
-            else if (j->node->op == FB_OP_SIGN && l == NOTHING)
+            else if (j->node->op == FB_OP_SIGN && is_nothing(l, draw))
                 c->y[l][k] = 0;
             else
                 fb_pointwise_f64(j->node->op, j->node->attrs, 1, &to, &to, &to, &c->y[l][k]);

@@ -663,21 +663,21 @@ bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value 
 }
 
 /* What is loaded across the order of what is stored moves a sector for each element; by squares both sides move whole ones.
- * (32 × 512 × 512 elements and as many turned, added, on an H200: 40 µs element by element, 24.6 at copy speed.) Where the
- * last cache has it, it holds what is moved too much. */
+ * (On an H200, 32 × 512 × 512 elements and as many turned, added: 40 µs element by element, 24.6 at copy speed; 256 × 128 × 96
+ * and 16 × 56 × 56 × 64 with their last dimension first or second, which the cache has: 22 and 8.5, 4.6 both.) */
 static bool deal_squares(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
 {
     enum {
-        MOST = 4,
-        IDLE = 4,
-        WIDEST = 8
-    }; /* loads; of so many squares' elements one may not be there; bytes of one */
+        MOST = 4, /* loads */
+        IDLE = 4, /* of so many squares' elements one may not be there */
+        LEAST = 1 << 20, /* bytes that are turned */
+    };
     static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
     const fb_section *s = x->section;
     int last = s->rows.n - 1, across = FB_NONE, turned = 0;
     int64_t bytes = 0;
     if (!nest->target->grid || nest->stage || nest->n_sections > 1 || s->scatter || s->blocked || s->n_data ||
-        s->n_roots > 1 || x->rows * WIDEST * MOST <= nest->cache_bytes / 2)
+        s->n_roots > 1)
         return false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (fb_knob_of(knobs, own[i])) return false;
@@ -693,7 +693,7 @@ static bool deal_squares(const fb_nest *nest, const fb_knobs *knobs, fb_section_
     int64_t wide = s->rows.extent[last], high = s->rows.extent[across];
     int64_t squares = fb_ceil_div(wide, FB_SQUARE) * fb_ceil_div(high, FB_SQUARE);
     bool whole = squares * FB_SQUARE * FB_SQUARE <= wide * high + wide * high / IDLE;
-    if (bytes <= nest->cache_bytes / 2 || turned > MOST || !whole) return false;
+    if (bytes < LEAST || turned > MOST || !whole) return false;
     x->deal = FB_DEAL_SQUARES;
     x->across = across;
     x->blocks = x->rows / (wide * high) * squares;

@@ -52,7 +52,10 @@ fb_team fb_team_of(const fb_target *target, bool across, bool stage, int64_t row
         t.rows_a_block = 1;
         return t;
     }
-    t.team = fb_power_of_two(longest, warp);
+    /* A row of three is a thread's, where there are rows for all: four lanes of which one has nothing took 37 µs for the
+     * largest of each of 3,000,000 rows, on an H200, and a thread a row 11. */
+    const bool alone = longest <= 3 && rows >= (int64_t)2 * FB_UNITS_ABOUT * t.threads;
+    t.team = alone ? 1 : fb_power_of_two(longest, warp);
     while (t.threads > warp && fb_ceil_div(rows, t.threads / t.team) < 2 * FB_UNITS_ABOUT) t.threads /= 2;
     t.rows_a_block = t.threads / t.team;
     return t;

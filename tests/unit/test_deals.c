@@ -206,18 +206,17 @@ static void test_many_elements(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
-/* Whole squares, ragged ones, a matrix; not what the cache has, nor what is asked for element by element. */
+/* Whole squares, ragged ones, a matrix; not little, nor what is asked for element by element. */
 static void squares_are_turned(void **state)
 {
     (void)state;
-    enum { SMALL = 1 << 10 };
     static const char square[] = "[32][33]";
     const dealt cases[] = {
-        {turned(2, 64, 96, FB_F32), square, FB_KNOB_ROWS, 0, SMALL, false},
-        {turned(3, 61, 95, FB_F32), square, FB_KNOB_ROWS, 0, SMALL, false},
-        {turned(1, 127, 63, FB_F16), square, FB_KNOB_ROWS, 0, SMALL, false},
-        {turned(2, 65, 64, FB_F64), square, FB_KNOB_ROWS, 0, SMALL, true}, /* a third is not there */
-        {turned(2, 64, 96, FB_F32), square, FB_KNOB_ROWS, 1, SMALL, true},
+        {turned(2, 416, 384, FB_F32), square, FB_KNOB_ROWS, 0, 0, false},
+        {turned(3, 309, 479, FB_F32), square, FB_KNOB_ROWS, 0, 0, false},
+        {turned(1, 1023, 703, FB_F16), square, FB_KNOB_ROWS, 0, 0, false},
+        {turned(64, 65, 64, FB_F64), square, FB_KNOB_ROWS, 0, 0, true}, /* a third is not there */
+        {turned(2, 416, 384, FB_F32), square, FB_KNOB_ROWS, 1, 0, true},
         {turned(2, 64, 96, FB_F32), square, FB_KNOB_ROWS, 0, 0, true},
     };
     expect_dealt(sizeof cases / sizeof *cases, cases);
