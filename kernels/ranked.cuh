@@ -1,6 +1,7 @@
 // Places in a sorted row. A block has so many of the row's elements, sorts them, and goes through the row once: each of
 // the row's elements goes before all of its own that are greater, of which the first is found by halves. To count each
-// with each would take a row's length for every element.
+// with each would take a row's length for every element. Where only the first places matter, a row's blocks leave each
+// other the first of theirs, and go through those instead of through the row.
 
 #ifndef FB_RANKED
 #define FB_RANKED
@@ -8,6 +9,7 @@
 template <int OWN> struct fb_ranked_room {
     uint64_t keys[OWN]; // order << 32 | place: no two are equal
     unsigned orders[OWN], counts[OWN];
+    unsigned warps[32], digit, left, listed;
 };
 
 // Numbers in the order of what they are of: -0 is 0, and what is no number comes after all numbers.
@@ -27,51 +29,121 @@ FB_DEVICE unsigned fb_ranked_until(const uint64_t *keys, unsigned halves, uint64
     return before;
 }
 
-// Ranks of the elements first … first + OWN - 1 of a row of n, in shared memory until the next call; of those that `most`
-// or more go before, any that is not below `most`. order_at(place): the element's order.
-template <int THREADS, int OWN, class AT, class ORDER>
-FB_DEVICE const unsigned *fb_ranked(AT n, AT first, unsigned most, const ORDER &order_at)
+// Counts n keys, each of those that come before the last of the block's first `few` at the first that it goes before; so many
+// of these are `halves`, a power of two.
+template <int THREADS, int OWN, class AT, class KEY>
+FB_DEVICE void fb_ranked_count(fb_ranked_room<OWN> &room, unsigned few, AT n, const KEY &key_at)
 {
-    constexpr int EACH = OWN / THREADS, AT_ONCE = 4;
+    enum { AT_ONCE = 4 };
+    const uint64_t last = room.keys[few - 1]; // what comes after it goes before none that matters
+    unsigned halves = 1;
+    while (halves < few) halves *= 2;
+    for (unsigned i = threadIdx.x; i < OWN; i += THREADS) room.orders[i] = (unsigned)(room.keys[i] >> 32);
+    fb_meet<THREADS>();
+    for (AT from = threadIdx.x; from < n; from += AT_ONCE * THREADS) {
+        uint64_t key[AT_ONCE];
+        unsigned before[AT_ONCE] = {};
+        bool any = false;
+#pragma unroll
+        for (int v = 0; v < AT_ONCE; v++) {
+            const AT at = from + v * THREADS;
+            key[v] = at < n ? key_at(at) : ~(uint64_t)0;
+            any |= key[v] < last;
+        }
+        if (!any) continue;
+        for (unsigned half = halves / 2; half > 0; half /= 2)
+#pragma unroll
+            for (int v = 0; v < AT_ONCE; v++)
+                if (room.orders[before[v] + half - 1] < (unsigned)(key[v] >> 32)) before[v] += half;
+#pragma unroll
+        for (int v = 0; v < AT_ONCE; v++) {
+            if (key[v] >= last) continue;
+            const bool equal = room.orders[before[v]] == (unsigned)(key[v] >> 32);
+            atomicAdd(&room.counts[equal ? fb_ranked_until(room.keys, halves, key[v]) : before[v]], 1u);
+        }
+    }
+    fb_meet<THREADS>();
+}
+
+// The first `most` of the block's `own` keys in order, or more, and how many: those whose order is no higher than that of the
+// most-th, which is found byte by byte. In key(e) each thread has EACH of them.
+template <int THREADS, int OWN, class KEY>
+FB_DEVICE unsigned fb_ranked_first(fb_ranked_room<OWN> &room, unsigned own, unsigned most, const KEY &key)
+{
+    constexpr int EACH = OWN / THREADS;
+    unsigned known = 0, left = most, all;
+    for (int shift = 24; shift >= 0 && own > most; shift -= 8) {
+        for (unsigned i = threadIdx.x; i < 256; i += THREADS) room.counts[i] = 0;
+        fb_meet<THREADS>();
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const unsigned order = (unsigned)(key(e) >> 32);
+            const bool is = e * THREADS + threadIdx.x < own && (shift == 24 || order >> (shift + 8) == known);
+            if (is) atomicAdd(&room.counts[order >> shift & 255], 1u);
+        }
+        fb_meet<THREADS>();
+        const unsigned n = threadIdx.x < 256 ? room.counts[threadIdx.x] : 0;
+        const unsigned before = fb_sorted_before<THREADS>(room.warps, n, all);
+        if (before < left && left <= before + n) room.digit = threadIdx.x, room.left = left - before;
+        fb_meet<THREADS>();
+        known = known << 8 | room.digit;
+        left = room.left;
+    }
+    if (threadIdx.x == 0) room.listed = 0;
+    fb_meet<THREADS>();
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (e * THREADS + threadIdx.x < own && (own <= most || (unsigned)(key(e) >> 32) <= known))
+            room.keys[atomicAdd(&room.listed, 1u)] = key(e);
+    fb_meet<THREADS>();
+    const unsigned listed = room.listed;
+    if (listed <= FB_SORTED_FEW)
+        fb_sorted_few<THREADS>(room.keys, listed);
+    else
+        fb_sorted_sort<THREADS>(room.keys, listed);
+    return listed;
+}
+
+// Ranks of the elements first … first + OWN - 1 of a row of n, in shared memory until the next call; of those that `most`
+// or more go before, any that is not below `most`. order_at(place): the element's order. PARTS: a row's blocks, which share
+// `lists`, of `most` keys each, and meet at `arrivals`; 0: each goes through all of the row.
+template <int THREADS, int OWN, int PARTS = 0, class AT, class ORDER>
+FB_DEVICE const unsigned *fb_ranked(AT n, AT first, unsigned most, const ORDER &order_at, uint64_t *lists = nullptr,
+                                    unsigned *arrivals = nullptr)
+{
+    constexpr int EACH = OWN / THREADS;
+    constexpr bool IS_FIRST = PARTS > 0 && THREADS >= 256;
     __shared__ fb_ranked_room<OWN> room;
-    const unsigned own = n - first < OWN ? (unsigned)(n - first) : OWN, few = own < most ? own : most;
+    const unsigned own = n - first < OWN ? (unsigned)(n - first) : OWN;
+    unsigned few = own < most ? own : most;
+    uint64_t key[EACH];
     fb_meet<THREADS>(); // the ranks before have been read
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         const unsigned i = e * THREADS + threadIdx.x;
-        room.keys[i] = i < own ? (uint64_t)order_at(first + (AT)i) << 32 | (unsigned)(first + (AT)i) : ~(uint64_t)0;
-        room.counts[i] = 0;
+        key[e] = i < own ? (uint64_t)order_at(first + (AT)i) << 32 | (unsigned)(first + (AT)i) : ~(uint64_t)0;
     }
-    fb_sorted_sort<THREADS>(room.keys, OWN);
-    if (n > OWN) {
-        const uint64_t last = room.keys[few - 1]; // what comes after it goes before none that matters
-        unsigned halves = 1;
-        while (halves < few) halves *= 2;
-        for (unsigned i = threadIdx.x; i < OWN; i += THREADS) room.orders[i] = (unsigned)(room.keys[i] >> 32);
+    if constexpr (IS_FIRST) {
+        const unsigned listed = fb_ranked_first<THREADS>(room, own, most, [&](int e) { return key[e]; });
+        for (unsigned i = listed + threadIdx.x; i < OWN; i += THREADS) room.keys[i] = ~(uint64_t)0;
+        for (unsigned i = threadIdx.x; i < OWN; i += THREADS) room.counts[i] = 0;
         fb_meet<THREADS>();
-        for (AT from = threadIdx.x; from < n; from += AT_ONCE * THREADS) {
-            uint64_t key[AT_ONCE];
-            unsigned before[AT_ONCE] = {};
-            bool any = false;
+    } else {
 #pragma unroll
-            for (int v = 0; v < AT_ONCE; v++) {
-                const AT at = from + v * THREADS;
-                key[v] = at < n ? (uint64_t)order_at(at) << 32 | (unsigned)at : ~(uint64_t)0;
-                any |= key[v] < last;
-            }
-            if (!any) continue;
-            for (unsigned half = halves / 2; half > 0; half /= 2)
-#pragma unroll
-                for (int v = 0; v < AT_ONCE; v++)
-                    if (room.orders[before[v] + half - 1] < (unsigned)(key[v] >> 32)) before[v] += half;
-#pragma unroll
-            for (int v = 0; v < AT_ONCE; v++) {
-                if (key[v] >= last) continue;
-                const bool equal = room.orders[before[v]] == (unsigned)(key[v] >> 32);
-                atomicAdd(&room.counts[equal ? fb_ranked_until(room.keys, halves, key[v]) : before[v]], 1u);
-            }
+        for (int e = 0; e < EACH; e++) {
+            room.keys[e * THREADS + threadIdx.x] = key[e];
+            room.counts[e * THREADS + threadIdx.x] = 0;
         }
-        fb_meet<THREADS>();
+        fb_sorted_sort<THREADS>(room.keys, OWN);
+    }
+    if (PARTS) {
+        const unsigned part = (unsigned)(first / OWN);
+        for (unsigned i = threadIdx.x; i < most; i += THREADS) lists[part * most + i] = i < OWN ? room.keys[i] : ~(uint64_t)0;
+        fb_sorted_meet(arrivals, part, PARTS);
+        fb_ranked_count<THREADS>(room, few, PARTS * most, [&](unsigned at) { return lists[at]; });
+    } else if (n > OWN) {
+        fb_ranked_count<THREADS>(room, few, n,
+                                 [&](AT at) { return (uint64_t)order_at(at) << 32 | (unsigned)at; });
     }
     int64_t rank[EACH], sum = 0, all;
     unsigned place[EACH];
@@ -82,10 +154,15 @@ FB_DEVICE const unsigned *fb_ranked(AT n, AT first, unsigned most, const ORDER &
         rank[e] = sum += room.counts[i];
     }
     const int64_t before = fb_scan_team<fb_plus, THREADS>(sum, all); // meets: counts have been read
+    if (IS_FIRST) {
+        for (unsigned i = threadIdx.x; i < OWN; i += THREADS) room.counts[i] = most; // what is not listed
+        fb_meet<THREADS>();
+    }
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         const unsigned i = threadIdx.x * EACH + e;
-        if (i < own) room.counts[place[e]] = i >= few ? most : n > OWN ? (unsigned)(before + rank[e]) : i;
+        const bool is = IS_FIRST ? i < few : i < own;
+        if (is) room.counts[place[e]] = i >= few ? most : PARTS || n > OWN ? (unsigned)(before + rank[e]) : i;
     }
     fb_meet<THREADS>();
     return room.counts;

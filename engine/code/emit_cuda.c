@@ -1567,6 +1567,21 @@ static void value_at(frame *f, const char *head, const fb_space *points, fb_val 
 
 /* ---- rows that are sorted (kernels/ranked.cuh) ---- */
 
+/* Among blocks that leave each other the first of what they have. */
+static void rank_first_places(frame *f, const char *line, int64_t n)
+{
+    fb_emitter *e = f->e;
+    const int64_t most = f->x.first_places, parts = f->x.parts, lines = f->x.blocks / parts;
+    fb_emit(e, "static __device__ uint64_t fb_lists[%" PRId64 "];", lines * parts * most);
+    fb_emit(e, "static __device__ unsigned fb_arrivals[%" PRId64 "];", lines);
+    fb_emit(e,
+            "const unsigned *const fb_ranks = fb_ranked<%d, %d, %" PRId64 ">((fb_at)%" PRId64 ", fb_first, %" PRId64
+            "u, fb_order_at, fb_lists + (int64_t)(%s) * %" PRId64 ", fb_arrivals + %s);",
+            f->x.threads, (int)f->x.rows_a_block, parts, n, most, line, parts * most, line);
+    e->needs.meets = FB_MEETS_ROW;
+    e->needs.row = (int)parts;
+}
+
 /* The pass is that of the ranks, and the only one: a block sorts, then each thread stores what is made of its own. */
 static void emit_ranked(frame *f)
 {
@@ -1596,10 +1611,13 @@ static void emit_ranked(frame *f)
     value_at(f, "fb_element_at = [&](fb_at fb_point)", &s->spaces[rank->over], rank->args[0]);
     fb_emit(e, "const auto fb_order_at = [&](fb_at fb_point) { return %sfb_order(fb_element_at(fb_point)); };",
             FB_MUTATE(60, largest, false) ? "~" : "");
-    fb_emit(e,
-            "const unsigned *const fb_ranks = fb_ranked<%d, %d>((fb_at)%" PRId64 ", fb_first, %" PRId64
-            "u, fb_order_at);",
-            f->x.threads, own, n, fb_schedule_places(e->nest, s, v));
+    if (f->x.first_places)
+        rank_first_places(f, line, n);
+    else
+        fb_emit(e,
+                "const unsigned *const fb_ranks = fb_ranked<%d, %d>((fb_at)%" PRId64 ", fb_first, %" PRId64
+                "u, fb_order_at);",
+                f->x.threads, own, n, fb_schedule_places(e->nest, s, v));
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
     fb_emit_for(e, "int", "fb_own", "threadIdx.x", fb_emit_number(e, own), fb_emit_number(e, f->x.threads));
     fb_emit(e, "const fb_at %s = fb_first + fb_own;", at);

@@ -84,6 +84,15 @@ double fb_schedule_ranked_flops(const fb_nest *nest)
     return flops;
 }
 
+/* A row's blocks wait for each other, so there must be room for all of them; and what they leave each other must be much less
+ * than the row. */
+static int64_t first_places(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x, int64_t n)
+{
+    const int64_t places = fb_schedule_places(nest, s, x->ranked);
+    if (x->parts < 2 || x->parts > nest->units || nest->stage || nest->n_sections > 1) return 0;
+    return places <= x->rows_a_block && 2 * places * x->parts <= n ? places : 0;
+}
+
 bool fb_schedule_deal_ranked(const fb_nest *nest, const fb_section *s, int asked, fb_section_schedule *x)
 {
     enum { LEAST = 33, OWN = 2048, THREADS = 1024, STAGE_THREADS = 256 }; /* counted as fast; what a block sorts */
@@ -100,6 +109,7 @@ bool fb_schedule_deal_ranked(const fb_nest *nest, const fb_section *s, int asked
     x->rows_a_block = own;
     x->parts = (int)fb_ceil_div(n, own);
     x->blocks = lines * x->parts;
+    x->first_places = first_places(nest, s, x, n);
     return true;
 }
 

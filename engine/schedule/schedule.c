@@ -668,8 +668,8 @@ bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value 
 static bool deal_squares(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
 {
     enum {
-        MOST = 4, /* loads */
-        IDLE = 4, /* of so many squares' elements one may not be there */
+        MOST = 4,        /* loads */
+        IDLE = 4,        /* of so many squares' elements one may not be there */
         LEAST = 1 << 20, /* bytes that are turned */
     };
     static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};

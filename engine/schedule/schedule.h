@@ -44,6 +44,7 @@ typedef struct {
     int ranges; /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
     int sharing;              /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
     fb_val ranked;            /* FB_DEAL_RANKED: the rank */
+    int64_t first_places;     /* … of which a row's blocks leave each other so many; 0: each goes through the row */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */

@@ -362,16 +362,25 @@ static work of_ranked(const fb_nest *nest, const fb_section *s, const fb_section
         HALVED = 8,
         FEW = 64,     /* that lanes can be told apart in without waiting for each other … */
         CROWDED = 75, /* … and with it */
+        BYTES = 4,
+        BYTE = 800,
+        FEW_SORTED = 2600,
+        MET = 3600,
     };
     const double own = (double)x->rows_a_block, each = own / x->threads, bits = log2(own);
     const double steps = bits * (bits + 1) / 2, n = (double)s->rows.extent[s->rows.n - 1];
-    const double found = x->parts > 1 ? ceil(n / x->threads) : 0;
+    const double looked = x->first_places ? (double)x->parts * (double)x->first_places : n;
+    const double found = x->parts > 1 ? ceil(looked / x->threads) : 0;
     const double halves = log2(fmin(fmax((double)fb_schedule_places(nest, s, x->ranked), 2), own));
     const double search = halves * HALVED + fmax(halves - log2(FEW), 0) * (CROWDED - HALVED);
     work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = SORTING, .meets = true, .whole = true};
     w.chain = 2 * WAIT + steps * fmax(STEP, own / MOVED) + 5 * FB_ROUND_CYCLES +
               ceil(found / AT_ONCE) * (WAIT + halves * SHARED);
     w.instructions = steps * COMPARED * fmax(each / 2, 1) + found * (2 * LOAD + search) + 2 * each * LOAD;
+    if (!x->first_places) return w;
+    /* the first of a block's own are found byte by byte, and a few sorted; the row's blocks meet */
+    w.chain = 2 * WAIT + BYTES * BYTE + FEW_SORTED + MET + ceil(found / AT_ONCE) * (WAIT + halves * SHARED);
+    w.instructions = BYTES * each * COMPARED + found * (2 * LOAD + search) + 2 * each * LOAD;
     return w;
 }
 

@@ -109,6 +109,17 @@ static fb_graph *along(fb_op op, int64_t rows, int64_t wide, fb_dtype dtype)
     return finished(g, add_node(g, op, "along", &of, 1, &x), FB_NONE);
 }
 
+/* Which elements are among the first `few` of their rows, the largest first; of whole numbers below `ties` if not 0. */
+static fb_graph *first_of(int64_t rows, int64_t wide, double few, double ties, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("first");
+    fb_attrs whole = {.dtype = dtype, .shape = DIMS(rows, wide), .dist = FB_DIST_INTEGER, .high = ties};
+    fb_attrs down = {.dim = 1, .start = 1}, of = {.dtype = FB_I64, .value = few};
+    fb_id x = ties > 0 ? add_node(g, FB_OP_INPUT, "x", &whole, 0, NULL) : values(g, DIMS(rows, wide), dtype);
+    fb_id both[] = {add_node(g, FB_OP_RANK, "rank", &down, 1, &x), add_node(g, FB_OP_CONST, "few", &of, 0, NULL)};
+    return finished(g, add_node(g, FB_OP_LT, "first", NULL, 2, both), FB_NONE);
+}
+
 /* All outputs by one kernel. */
 static fb_plan *together(fb_plan *plan, const fb_graph *g)
 {
@@ -273,10 +284,29 @@ static void a_row_of_running_values_has_parts(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
+/* Rows of two blocks and more, the last not whole; equal ones, so many that a list is all of a block's. */
+static void first_places_are_listed(void **state)
+{
+    (void)state;
+    static const char listed[] = "fb_ranked<256, 1024, 3>";
+    const dealt cases[] = {
+        {first_of(3, 2500, 20, 0, FB_F32), listed, FB_KNOB_THREADS, 256, 0, false},
+        {first_of(2, 2999, 400, 1000, FB_F32), listed, FB_KNOB_THREADS, 256, 0, false},
+        {first_of(2, 2100, 60, 3, FB_I32), listed, FB_KNOB_THREADS, 256, 0, false},
+        {first_of(1, 2500, 100, 1, FB_F32), listed, FB_KNOB_THREADS, 256, 0, false},
+        {first_of(1, 2500, 200, 50, FB_F16), "fb_ranked<64, 1024, 3>", FB_KNOB_THREADS, 64, 0, false},
+        {first_of(3, 2500, 1000, 0, FB_F32), "fb_ranked<256, 1024>", FB_KNOB_THREADS, 256, 0, false}, /* many */
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements), cmocka_unit_test(squares_are_turned),
-                                       cmocka_unit_test(an_index_is_shared), cmocka_unit_test(columns_have_parts),
-                                       cmocka_unit_test(a_row_of_running_values_has_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements),
+                                       cmocka_unit_test(squares_are_turned),
+                                       cmocka_unit_test(an_index_is_shared),
+                                       cmocka_unit_test(columns_have_parts),
+                                       cmocka_unit_test(a_row_of_running_values_has_parts),
+                                       cmocka_unit_test(first_places_are_listed)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
