@@ -155,8 +155,8 @@ static double convolution_us(const fb_machine *m, const fb_convolution *c, const
     double us = fb_time_us(flops, fb_rate_at(&m->convolution, flops));
     if (!m->target->grid) return us + fb_schedule_host_copies_us(m, c, dtype);
     /* For groups there are no kernels of that quality, nor faster ones in 16 bits: on an H200 169 µs where 87 were foreseen,
-     * and of one channel each 650 for 109. */
-    if (c->groups > 1) return us * (c->in == 1 ? 6 : 2);
+     * and of one channel each 650 for 109; along one dimension 484 for 35. */
+    if (c->groups > 1) return us * (c->in > 1 ? 2 : c->space == 1 ? 14 : 6);
     /* in 16 bits and tf32 as much faster as products are */
     us *= fb_rate_at(&m->gemm[FB_F32], flops) / fb_rate_at(rates, flops);
     return rates == &m->gemm[FB_F32] ? us : us + turning_us(m, c, dtype, by_places);
