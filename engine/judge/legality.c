@@ -170,14 +170,18 @@ static bool vector_fits(const fb_analysis *a, int most, int64_t value, fb_verdic
                      most, most / smallest, fb_dtype_name(dtype), (long long)value);
 }
 
-/* Of kernels of elements, those that sum by an index have parts. */
+/* Nothing has parts that adds nothing up. */
 static bool has_knob(const fb_analysis *a, knob_row row, fb_knob knob)
 {
     if (!a->accepted || !(row.families & 1u << a->family)) return false;
-    bool sums = knob != FB_KNOB_PARTS || a->family != FB_FAMILY_POINTWISE;
-    for (int i = 0; i < a->kernel.n_nodes; i++)
-        sums |= a->kernel.graph->nodes[a->kernel.nodes[i]].op == FB_OP_SCATTER_ADD;
-    return sums;
+    bool adds = knob != FB_KNOB_PARTS;
+    for (int i = 0; i < a->kernel.n_nodes && !adds; i++) {
+        const fb_id id = a->kernel.nodes[i];
+        const fb_op_class class = fb_node_class(a->kernel.graph, id);
+        adds = class != FB_CLASS_POINTWISE && class != FB_CLASS_VIEW && class != FB_CLASS_JOIN;
+        adds &= class != FB_CLASS_GATHER || a->kernel.graph->nodes[id].op == FB_OP_SCATTER_ADD;
+    }
+    return adds;
 }
 
 bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,

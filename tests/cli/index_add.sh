@@ -35,7 +35,7 @@ is "decay moves the others" 0 out 'all rows are stored: .sgd.mul. changes those,
 fb explain update.lua max --schedule --device replay:h200
 is "the schedule says how" 0 out 'sorted rows: [0-9]+ blocks'
 fb emit update.lua auto@replay:h200 --target cuda
-is "one launch for all tables" 0 out 'fb_sorted<256, 5, false, float'
+is "one launch for all tables" 0 out 'fb_sorted<256, 5, [0-9]+, false, [0-9]+, [0-9]+, float'
 holds "of one section" test "$(grep -c 'fb_sorted<' out)" = 1
 
 cat >powers.lua <<'LUA'
