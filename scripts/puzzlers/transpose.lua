@@ -49,7 +49,9 @@ return fb.script {
   plans = {
     by_element = function(pl)
       pl:preset("max")
-      pl:knob("add", "rows", 1)
+      for _, node in ipairs(pl:nodes()) do
+        if node == "add" then pl:knob(node, "rows", 1) end
+      end
     end,
   },
 
