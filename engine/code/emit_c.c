@@ -209,10 +209,38 @@ static void inner_elements(loops *l, fb_ix v, int64_t extent)
     elements_between(l, v, x.to, extent);
 }
 
+/* Pieces of the last variable, and within them the one along which loads lie side by side. */
+static void emit_tiles(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    const int n = rows->n;
+    const int64_t last = rows->extent[n - 1];
+    const char *name = var(l, rows->var[n - 1]);
+    hoist(l, 0);
+    pragma_parallel(l, collapse_words(l, l->x.together));
+    for (int d = 0; d < n - 1; d++)
+        if (d != l->x.across) open_for(l, rows->var[d], rows->extent[d]);
+    open_chunks(l, name, last, FB_LOOPS_TILE);
+    l->opened++;
+    fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, FB_LOOPS_TILE, last,
+            name, FB_LOOPS_TILE, last);
+    open_for(l, rows->var[l->x.across], rows->extent[l->x.across]);
+    hoist(l, n - 1);
+    pragma_simd(l, "");
+    fb_emit_for(l->e, NULL, name, chunk_start(l, name), "end", NULL);
+    l->opened++;
+    store_roots(l, FB_NONE, 0);
+    close_to(l, 0);
+}
+
 static void emit_elements(loops *l)
 {
     const fb_space *rows = &l->s->rows;
     int n = rows->n;
+    if (l->x.across != FB_NONE) {
+        emit_tiles(l);
+        return;
+    }
     if (n == 0) {
         store_roots(l, FB_NONE, 0);
         return;

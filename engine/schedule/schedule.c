@@ -861,6 +861,33 @@ static void share_rows(const fb_section *s, fb_loops_schedule *x)
     if (x->cut) x->shared *= fb_ceil_div(last, FB_LOOPS_CHUNK);
 }
 
+/* What is loaded across the order of what is stored comes a line at a time, of which one element is used: the others are
+ * next as long as the cache has the line. (1,024 × 1,024 of f32 and as many turned, added, on two cores: 1.9 ms element by
+ * element, 0.24 where both lie alike.) */
+static void go_by_tiles(const fb_nest *nest, const fb_section *s, const fb_knobs *knobs, fb_loops_schedule *x)
+{
+    enum { LEAST = 1 << 20, SIDE = 8 }; /* bytes; elements */
+    const int last = s->rows.n - 1;
+    int64_t bytes = 0, other = 1;
+    if (x->shape != FB_LOOPS_ELEMENTS || last < 1 || x->inside || s->blocked || s->scatter || s->n_data) return;
+    if (s->rows.extent[last] < FB_LOOPS_TILE || fb_knob_of(knobs, FB_KNOB_ROWS)) return;
+    int across = FB_NONE;
+    for (int d = 0; d < last && across == FB_NONE; d++)
+        for (int i = 0; i < s->n_values && across == FB_NONE; i++)
+            if (s->rows.extent[d] >= SIDE && fb_schedule_turns(nest, s, &s->values[i], d)) across = d;
+    if (across == FB_NONE) return;
+    for (int i = 0; i < s->n_values; i++)
+        if (fb_schedule_turns(nest, s, &s->values[i], across))
+            bytes += fb_space_points(&s->rows) * size_in(nest, s->values[i].node);
+    if (bytes < LEAST) return;
+    for (int d = 0; d < last; d++)
+        if (d != across) other *= s->rows.extent[d];
+    x->across = across;
+    x->cut = false;
+    x->together = last;
+    x->shared = other * fb_ceil_div(s->rows.extent[last], FB_LOOPS_TILE);
+}
+
 int64_t fb_schedule_owners(int units)
 {
     return units < 1 || units > FB_LOOPS_OWNERS ? FB_LOOPS_OWNERS : units;
@@ -921,6 +948,7 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
     fb_loops_schedule x = {.shape = FB_LOOPS_ROWS,
                            .work = fb_section_operations(s),
                            .shared = 1,
+                           .across = FB_NONE,
                            .inside = nest->chain != NULL,
                            .staged = {.value = FB_NONE},
                            .ranked = FB_NONE};
@@ -948,6 +976,7 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
         fb_schedule_stage(nest, s, &x);
     } else if (!adds) {
         share_rows(s, &x);
+        go_by_tiles(nest, s, knobs, &x);
         go_across(nest, s, &x);
         sort_rows(nest, s, &x);
     }

@@ -117,7 +117,8 @@ typedef enum {
 enum {
     FB_LOOPS_FEW = 16,     /* rows, or chunks of them, that do not keep a team of cores busy */
     FB_LOOPS_CHUNK = 4096, /* elements of a long vector loop that is cut for threads */
-    FB_LOOPS_OWNERS = 16,  /* of an index_add's rows, at most: each goes through all of the index */
+    FB_LOOPS_TILE = 256, /* … that is cut so that lines of memory stay in the first cache until all of them was used */
+    FB_LOOPS_OWNERS = 16, /* of an index_add's rows, at most: each goes through all of the index */
 };
 
 /* What rows that are done at once share (FB_LOOPS_LANES), an operand of a pass: made once, over the places that there are,
@@ -150,6 +151,8 @@ typedef struct {
     int vector;     /* elements of a vector; 0: as the compiler likes */
     int together;   /* outer loops that are shared as one, so that there are enough iterations for any team … */
     bool cut;       /* … and with them the last one, in pieces of FB_LOOPS_CHUNK */
+    int across;     /* FB_LOOPS_ELEMENTS: the row variable along which what is loaded lies side by side: it goes within
+                     * pieces of FB_LOOPS_TILE of the last one; FB_NONE */
     int64_t shared; /* iterations of these */
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
     fb_loops_staged staged;

@@ -279,7 +279,7 @@ static const screen_case cases[] = {
      "demo",
      "w",
      {"why · 1 eager → 2 max", "1 wall", "launches", "-20.0 µs     20 %", "2 wall", "wall: faster: 11 ×",
-      "the largest part is bytes: ", "╚ bytes ═"},
+      "the largest part that is: bytes: ", "╚ bytes ═"},
      {"spills", "dispatch"}},
     {"why on the smallest screen, in ASCII",
      60,

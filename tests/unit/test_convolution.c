@@ -380,7 +380,7 @@ typedef enum { NONE, FOUND, TAKEN } outcome;
 /* Where the product reads as a convolution, its value is computed from those numbers alone. `libraries`: theirs, too. */
 static outcome outcome_of(const fb_graph *g, const char *what, bool libraries)
 {
-    fb_convolution c;
+    fb_convolution c = {0};
     fb_id x, w, product = product_of(g);
     int64_t x_first, w_first = 0, strides[FB_MAX_RANK];
     fb_error err = {0};
