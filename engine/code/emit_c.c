@@ -209,6 +209,13 @@ static void inner_elements(loops *l, fb_ix v, int64_t extent)
     elements_between(l, v, x.to, extent);
 }
 
+/* Where a piece of `each` of the last variable's elements ends. */
+static void declare_end(loops *l, const char *name, int64_t last, int each)
+{
+    fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, each, last, name, each,
+            last);
+}
+
 /* Pieces of the last variable, and within them the one along which loads lie side by side. */
 static void emit_tiles(loops *l)
 {
@@ -222,8 +229,7 @@ static void emit_tiles(loops *l)
         if (d != l->x.across) open_for(l, rows->var[d], rows->extent[d]);
     open_chunks(l, name, last, FB_LOOPS_TILE);
     l->opened++;
-    fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, FB_LOOPS_TILE, last,
-            name, FB_LOOPS_TILE, last);
+    declare_end(l, name, last, FB_LOOPS_TILE);
     open_for(l, rows->var[l->x.across], rows->extent[l->x.across]);
     hoist(l, n - 1);
     pragma_simd(l, "");
@@ -269,8 +275,7 @@ static void emit_elements(loops *l)
         open_chunks(l, name, last, FB_LOOPS_CHUNK);
         l->opened++;
         hoist(l, n - 1);
-        fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, FB_LOOPS_CHUNK,
-                last, name, FB_LOOPS_CHUNK, last);
+        declare_end(l, name, last, FB_LOOPS_CHUNK);
         pragma_simd(l, "");
         fb_emit_for(l->e, NULL, name, chunk_start(l, name), "end", NULL);
         l->opened++;

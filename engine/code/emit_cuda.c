@@ -1681,18 +1681,24 @@ static void load_tested(frame *f, const walk *w, fb_val v, const bool *needed)
 }
 
 /* A loop over neighbours of a row that are a group, of which the last may reach beyond it. */
-static void open_neighbours(frame *f, const fb_added *a, const fb_space *in, bool within)
+static void open_neighbours(frame *f, const fb_space *in)
 {
     const int each = f->x.each;
+    const int64_t width = fb_space_points(in);
     fb_emit_unrolled(f->e, "v", fb_emit_number(f->e, each));
     fb_emit(f->e, "const int fb_within = fb_group * %d + v;", each);
-    if (within && a->width % each) fb_emit_if(f->e, "fb_within < %" PRId64, a->width);
+    if (width % each) fb_emit_if(f->e, "fb_within < %" PRId64, width);
     declare_point(f, in, "fb_within");
 }
 
+static void close_neighbours(frame *f, const fb_space *in)
+{
+    if (fb_space_points(in) % f->x.each) fb_emit_close(f->e);
+    fb_emit_close(f->e);
+}
+
 /* Neighbours of a row, of what a point adds. */
-static void values_at(frame *f, const fb_added *a, const fb_space *points, const fb_space *in, fb_val v,
-                      const char *type)
+static void values_at(frame *f, const fb_space *points, const fb_space *in, fb_val v, const char *type)
 {
     fb_emitter *e = f->e;
     const fb_section *s = f->s;
@@ -1709,12 +1715,14 @@ static void values_at(frame *f, const fb_added *a, const fb_space *points, const
         load_tested(f, &w, v, needed);
         open_each(f, &w);
     } else {
-        open_neighbours(f, a, in, true);
+        open_neighbours(f, in);
     }
     fb_emit_needed(e, v, s->values[v].space);
     fb_emit(e, "fb_values.at[v] = %s;", fb_emit_ref(e, v));
-    fb_emit_close(e);
-    if (!f->x.packed && a->width % each) fb_emit_close(e);
+    if (f->x.packed)
+        fb_emit_close(e);
+    else
+        close_neighbours(f, in);
     forget_packs(f);
     fb_emit(e, "return fb_values;");
     fb_emit_close_by(e, "};");
@@ -1753,11 +1761,9 @@ static void store_sums(frame *f, const fb_space *in)
         fb_emit(e, "fb_store(&%s, fb_out);", at_first(f, &w, r->storage, FB_NONE, r->at));
         return;
     }
-    const fb_added a = {.width = fb_space_points(in)};
-    open_neighbours(f, &a, in, true);
+    open_neighbours(f, in);
     fb_emit(e, "%s = %s;", fb_emit_element(e, r->storage, FB_NONE, r->at), value);
-    fb_emit_close(e);
-    if (a.width % each) fb_emit_close(e);
+    close_neighbours(f, in);
 }
 
 /* What is made of the sums of a row's neighbours, and where it is stored. */
@@ -1785,11 +1791,10 @@ static void finish_row(frame *f, const fb_added *a, const fb_space *in, const ch
             fb_emit_forget(e, before);
         }
     } else {
-        open_neighbours(f, a, in, true);
+        open_neighbours(f, in);
         take_sum(&sums);
         for (int i = 0; i < s->n_roots; i++) fb_emit_store(e, &s->roots[i]);
-        fb_emit_close(e);
-        if (a->width % each) fb_emit_close(e);
+        close_neighbours(f, in);
     }
     forget_packs(f);
     fb_emit_close_by(e, "};");
@@ -1856,7 +1861,7 @@ static void emit_sorted(frame *f)
     fb_needs_text(&e->needs, FB_TEXT_SORTED);
     const fb_space *points = alone ? s->n_spaces ? &s->spaces[0] : NULL : &s->spaces[s->values[a.sum].over];
     value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", points, index);
-    values_at(f, &a, points, &in, source, type);
+    values_at(f, points, &in, source, type);
     finish_row(f, &a, &in, type);
     fb_str says = {0};
     fb_added_says(e->nest, &a, &says);

@@ -459,12 +459,6 @@ void fb_judgement_allowed(const fb_judge_shape *shape, int64_t n, const double *
 enum { TAIL_BIN = BIN_OF_ONE + 1 + 2 * 2 };
 _Static_assert((int)FB_JUDGE_TAIL_AT == 1 << 2, "two bins an octave: where TAIL_BIN begins");
 
-/* Where a bin begins, in spreads. */
-static double bin_from(int b)
-{
-    return exp2((b - 1 - BIN_OF_ONE) / 2.0);
-}
-
 static void add_tail(fb_judgement *j, double value)
 {
     for (int i = 0; i < j->n_tail; i++)
@@ -863,9 +857,9 @@ static double judge_distribution(const fb_judgement *j, const fb_node *n, fb_str
     double median = 0;
     for (int b = 0; b < FB_JUDGE_BINS; b++) all += j->bin[b];
     for (int b = 0; b < FB_JUDGE_BINS; b++) {
-        double low = bin_from(b);
+        double low = exp2((b - 1 - BIN_OF_ONE) / 2.0);
         if (2 * below < all && 2 * (below + j->bin[b]) >= all) median = b ? low : 0;
-        if (low >= FB_JUDGE_TAIL_AT) beyond += j->bin[b];
+        if (b >= TAIL_BIN) beyond += j->bin[b];
         below += j->bin[b];
     }
     double of_median = all >= MEDIAN_LEAST ? median / FB_JUDGE_MEDIAN : 0;

@@ -662,6 +662,28 @@ bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value 
     return is_apart(nest, s, v) && fb_ix_stride(nest->pool, v->at, s->rows.var[across], &stride, &rest) && stride == 1;
 }
 
+/* The first row variable of so many elements along which a load lies side by side; FB_NONE. */
+static int found_across(const fb_nest *nest, const fb_section *s, int64_t least)
+{
+    for (int d = 0; d < s->rows.n - 1; d++)
+        for (int i = 0; i < s->n_values; i++)
+            if (s->rows.extent[d] >= least && fb_schedule_turns(nest, s, &s->values[i], d)) return d;
+    return FB_NONE;
+}
+
+/* How many loads do, and their bytes. */
+static int turned_by(const fb_nest *nest, const fb_section *s, int across, int64_t *bytes)
+{
+    int turned = 0;
+    *bytes = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        if (!fb_schedule_turns(nest, s, &s->values[i], across)) continue;
+        *bytes += fb_space_points(&s->rows) * size_in(nest, s->values[i].node);
+        turned++;
+    }
+    return turned;
+}
+
 /* What is loaded across the order of what is stored moves a sector for each element; by squares both sides move whole ones.
  * (On an H200, 32 × 512 × 512 elements and as many turned, added: 40 µs element by element, 24.6 at copy speed; 256 × 128 × 96
  * and 16 × 56 × 56 × 64 with their last dimension first or second, which the cache has: 22 and 8.5, 4.6 both.) */
@@ -674,22 +696,16 @@ static bool deal_squares(const fb_nest *nest, const fb_knobs *knobs, fb_section_
     };
     static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
     const fb_section *s = x->section;
-    int last = s->rows.n - 1, across = FB_NONE, turned = 0;
+    int last = s->rows.n - 1, across;
     int64_t bytes = 0;
     if (!nest->target->grid || nest->stage || nest->n_sections > 1 || s->scatter || s->blocked || s->n_data ||
         s->n_roots > 1)
         return false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (fb_knob_of(knobs, own[i])) return false;
-    for (int d = 0; d < last && across == FB_NONE; d++)
-        for (int i = 0; i < s->n_values && across == FB_NONE; i++)
-            if (fb_schedule_turns(nest, s, &s->values[i], d)) across = d;
+    across = found_across(nest, s, 1);
     if (across == FB_NONE) return false;
-    for (int i = 0; i < s->n_values; i++) {
-        if (!fb_schedule_turns(nest, s, &s->values[i], across)) continue;
-        bytes += x->rows * size_in(nest, s->values[i].node);
-        turned++;
-    }
+    const int turned = turned_by(nest, s, across, &bytes);
     int64_t wide = s->rows.extent[last], high = s->rows.extent[across];
     int64_t squares = fb_ceil_div(wide, FB_SQUARE) * fb_ceil_div(high, FB_SQUARE);
     bool whole = squares * FB_SQUARE * FB_SQUARE <= wide * high + wide * high / IDLE;
@@ -871,14 +887,9 @@ static void go_by_tiles(const fb_nest *nest, const fb_section *s, const fb_knobs
     int64_t bytes = 0, other = 1;
     if (x->shape != FB_LOOPS_ELEMENTS || last < 1 || x->inside || s->blocked || s->scatter || s->n_data) return;
     if (s->rows.extent[last] < FB_LOOPS_TILE || fb_knob_of(knobs, FB_KNOB_ROWS)) return;
-    int across = FB_NONE;
-    for (int d = 0; d < last && across == FB_NONE; d++)
-        for (int i = 0; i < s->n_values && across == FB_NONE; i++)
-            if (s->rows.extent[d] >= SIDE && fb_schedule_turns(nest, s, &s->values[i], d)) across = d;
+    const int across = found_across(nest, s, SIDE);
     if (across == FB_NONE) return;
-    for (int i = 0; i < s->n_values; i++)
-        if (fb_schedule_turns(nest, s, &s->values[i], across))
-            bytes += fb_space_points(&s->rows) * size_in(nest, s->values[i].node);
+    turned_by(nest, s, across, &bytes);
     if (bytes < LEAST) return;
     for (int d = 0; d < last; d++)
         if (d != across) other *= s->rows.extent[d];
