@@ -1633,7 +1633,7 @@ static void emit_ranked(frame *f)
     fb_emit_close(e);
 }
 
-/* ---- index_add, sorted (kernels/sorted.cuh) ---- */
+/* ---- index_add, sorted (kernels/sorted.cuh) or by atomic additions (kernels/added.cuh) ---- */
 
 /* The rows' variables but those that number members and rows. */
 static fb_space within_row(const fb_section *s, const fb_added *a)
@@ -1841,7 +1841,55 @@ static void sort_together(frame *f, const fb_added *a, const char *block, const 
     e->needs.row = blocks;
 }
 
-static void emit_sorted(frame *f)
+/* Where the sums of a group are stored, as they are. */
+static void place_of(frame *f, const fb_added *a, const fb_space *in, const char *type)
+{
+    fb_emitter *e = f->e;
+    const fb_root *r = &f->s->roots[0];
+    const int each = f->x.each;
+    bool *mark = fb_emit_mark(e);
+    const char *row =
+        a->sum == FB_NONE ? fb_emit_added_row(e->nest->pool, f->s)->name : var_name(e, f->s->rows.var[a->row]);
+    fb_emit_open(e, "const auto fb_place_of = [&](int64_t fb_row, int fb_group) -> %s *", type);
+    fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
+    if (each > 1) {
+        const walk w = walk_by(e, in, each, fb_space_points(in) / each);
+        declare_variables(f, &w, "fb_group");
+        fb_emit(e, "return &%s;", at_first(f, &w, r->storage, r->table, r->at));
+    } else {
+        declare_point(f, in, "fb_group");
+        fb_emit(e, "return &%s;", fb_emit_element(e, r->storage, r->table, r->at));
+    }
+    fb_emit_close_by(e, "};");
+    fb_emit_forget(e, mark);
+}
+
+/* Threads add up in any order; sums beside the result are the kernel's own, and 0 between launches. */
+static void add_atomically(frame *f, const fb_added *a, const fb_space *in, const char *block, const char *type)
+{
+    fb_emitter *e = f->e;
+    const int members = f->s->members, blocks = f->x.parts, each = f->x.each;
+    const int64_t groups = a->rows * fb_ceil_div(a->width, each);
+    const char *member = members > 1 ? var_name(e, f->s->rows.var[0]) : "0";
+    fb_needs_text(&e->needs, FB_TEXT_ADDED);
+    fb_emit(e, "static __device__ unsigned fb_arrivals[%d];", members);
+    if (f->x.in_place)
+        place_of(f, a, in, type);
+    else
+        fb_emit(e, "static __device__ fb_pack<%s, %d> fb_words[%" PRId64 "];", type, each, members * groups + 1);
+    const char *words = fb_arena_printf(e->arena, "fb_words + (int64_t)%s * %" PRId64 ", ", member, groups);
+    fb_emit(e,
+            "fb_added%s<%s, %d, %" PRId64 ", %d, %" PRId64 ", %" PRId64
+            ", %d, %s, fb_at>(%s, %sfb_arrivals + %s, fb_row_at, fb_values_at, fb_finish%s);",
+            f->x.in_place ? "_in_place" : "", f->x.near ? "true" : "false", f->x.threads, a->width, each, a->points, a->rows, blocks, type, block,
+            f->x.in_place ? "" : words, member, f->x.in_place ? ", fb_place_of" : "");
+    e->needs.meets = FB_MEETS_ROW;
+    e->needs.row = blocks;
+    e->needs.any_order = strcmp(type, "float") == 0 || strcmp(type, "double") == 0;
+}
+
+/* An index_add whose points are many: sorted, or added as they come. */
+static void emit_added(frame *f)
 {
     fb_emitter *e = f->e;
     const fb_section *s = f->s;
@@ -1867,6 +1915,10 @@ static void emit_sorted(frame *f)
     fb_added_says(e->nest, &a, &says);
     fb_emit_remark(e, "%s", fb_str_get(&says));
     fb_str_free(&says);
+    if (f->x.deal == FB_DEAL_ADDED) {
+        add_atomically(f, &a, &in, block, type);
+        return;
+    }
     if (f->x.ranges) {
         sort_together(f, &a, block, type);
         return;
@@ -1948,7 +2000,8 @@ static void emit_section_cuda(fb_emitter *e)
     case FB_DEAL_RUNS: emit_runs(&f); break;
     case FB_DEAL_SQUARES: emit_squares(&f); break;
     case FB_DEAL_OWNERS: emit_scatter(&f); break;
-    case FB_DEAL_SORTED: emit_sorted(&f); break;
+    case FB_DEAL_SORTED:
+    case FB_DEAL_ADDED: emit_added(&f); break;
     case FB_DEAL_LONG: emit_long(&f); break;
     case FB_DEAL_RANKED: emit_ranked(&f); break;
     case FB_DEAL_SPLIT: emit_split(&f); break;
@@ -2126,7 +2179,8 @@ const fb_printer fb_printer_cuda = {
               [FB_TEXT_LONG] = {"kernels/long.cuh", "fb_long_"},
               [FB_TEXT_DIRECT] = {"kernels/direct.cuh", "fb_direct<"},
               [FB_TEXT_SCAN] = {"kernels/scan.cuh", "fb_scan_"},
-              [FB_TEXT_RANKED] = {"kernels/ranked.cuh", "fb_ranked<"}},
+              [FB_TEXT_RANKED] = {"kernels/ranked.cuh", "fb_ranked<"},
+              [FB_TEXT_ADDED] = {"kernels/added.cuh", "fb_added"}},
     .block = {"blockIdx", "fb_block_index"},
     .grid = {"gridDim", "fb_grid_size"},
     .head = print_head,

@@ -20,6 +20,7 @@ typedef enum {
     FB_TEXT_DIRECT,
     FB_TEXT_SCAN,
     FB_TEXT_RANKED,
+    FB_TEXT_ADDED,
     FB_TEXTS
 } fb_text;
 
@@ -37,6 +38,7 @@ typedef struct {
     int cluster;     /* blocks of a cluster, whose shared memory all of them reach; 0: there are none */
     fb_meeting meets;
     int row;             /* FB_MEETS_ROW: blocks that wait for each other */
+    bool any_order;      /* floats are summed in whatever order threads come: last bits differ from run to run */
     int64_t block_bytes; /* on the host: what each thread takes for blocks of a chain's rows, and to sort */
 } fb_needs;
 
@@ -46,6 +48,7 @@ static inline void fb_needs_text(fb_needs *n, fb_text text)
     static const unsigned below[FB_TEXTS] = {
         [FB_TEXT_ATTENTION] = 1u << FB_TEXT_WGMMA,
         [FB_TEXT_RANKED] = 1u << FB_TEXT_SORTED | 1u << FB_TEXT_SCAN,
+        [FB_TEXT_ADDED] = 1u << FB_TEXT_SORTED,
         [FB_TEXT_CLUSTER_WIDE] = 1u << FB_TEXT_CLUSTER | 1u << FB_TEXT_WGMMA,
         [FB_TEXT_CLUSTER_F32] = 1u << FB_TEXT_CLUSTER,
     };

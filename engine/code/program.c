@@ -102,6 +102,13 @@ bool fb_program_is_fed(const fb_program *p)
     return false;
 }
 
+bool fb_program_sums_in_any_order(const fb_program *p)
+{
+    for (int k = 0; k < p->n_kernels; k++)
+        if (p->kernels[k].needs.any_order) return true;
+    return false;
+}
+
 bool fb_program_buffer_is_double(const fb_program *p, int buffer)
 {
     const fb_buffer *b = &p->buffers[buffer];

@@ -205,6 +205,8 @@ fb_program *fb_program_join(const fb_target *t, const fb_program *const *parts, 
  * long; returns how many. */
 int fb_program_copies(const fb_program *p, int *buffers, int *out);
 bool fb_program_is_fed(const fb_program *p);
+/* Does a kernel add up floats in whatever order its threads come? What it leaves differs in last bits from run to run. */
+bool fb_program_sums_in_any_order(const fb_program *p);
 /* Are there two of this buffer? */
 bool fb_program_buffer_is_double(const fb_program *p, int buffer);
 /* Goes through the launch list as it is written; depth: of the loops around launch i. END has its REPEAT's. */

@@ -135,6 +135,8 @@ static void add_node_moves(listing *s)
         if (c) FB_VEC_PUSH(&c->nodes, i);
         m.kind = FB_MOVE_CHOICE;
         if (cls == FB_CLASS_CONTRACTION) add_move(s, &m);
+        m.kind = FB_MOVE_ORDER;
+        if (s->p->machine.target->grid && g->nodes[i].op == FB_OP_SCATTER_ADD) add_move(s, &m);
     }
 }
 
@@ -202,6 +204,11 @@ bool fb_move_edit(const fb_plan *plan, const fb_move *m, fb_edit *e)
         if (slot == FB_NONE) return false;
         e->kind = fb_family_row_of(fb_slots_analysis(plan, slot)->family)->calls ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY;
         return true;
+    case FB_MOVE_ORDER:
+        e->kind = FB_EDIT_KNOB;
+        e->knob = FB_KNOB_ATOMICS;
+        e->value = slot == FB_NONE || !fb_knob_of(plan->slot[slot].knobs, FB_KNOB_ATOMICS);
+        return slot != FB_NONE;
     }
     return false;
 }

@@ -18,6 +18,7 @@ typedef enum {
     FB_MOVE_MEMBERS,   /* nodes: all members of a repetition share a launch */
     FB_MOVE_RECOMPUTE, /* a: computed where it is read, or stored again */
     FB_MOVE_CHOICE,    /* a: a library call, or a generated kernel */
+    FB_MOVE_ORDER,     /* a, an index_add: added up by atomic additions in any order, or in a fixed one */
 } fb_move_kind;
 
 typedef struct {

@@ -116,6 +116,7 @@ static fb_candidate named(const fb_move *m, const fb_edit *e, double gain)
     case FB_MOVE_MEMBERS: c.kind = FB_STEP_FUSE_MEMBERS; break;
     case FB_MOVE_RECOMPUTE: c.kind = e->kind == FB_EDIT_STORE ? FB_STEP_STORE : FB_STEP_INLINE; break;
     case FB_MOVE_CHOICE: c.kind = e->kind == FB_EDIT_LIBRARY ? FB_STEP_LIBRARY : FB_STEP_GENERATE; break;
+    case FB_MOVE_ORDER: c.kind = e->value ? FB_STEP_ATOMICS : FB_STEP_ORDERED; break;
     }
     return c;
 }

@@ -100,6 +100,8 @@ static const struct {
     [FB_STEP_LIBRARY] = {"library", "a library call for", ""},
     [FB_STEP_GENERATE] = {"generate", "a generated kernel for", ""},
     [FB_STEP_BEGIN] = {"begin", "begin with the plan of", ""},
+    [FB_STEP_ATOMICS] = {"atomics", "atomic additions for", ", in any order"},
+    [FB_STEP_ORDERED] = {"ordered", "a fixed order of additions for", ""},
     [FB_STEP_ROLL] = {"roll", "a loop of the steps from", " on"},
 };
 

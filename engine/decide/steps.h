@@ -21,6 +21,8 @@ typedef enum {
     FB_STEP_LIBRARY,      /* the contraction a becomes a library call … */
     FB_STEP_GENERATE,     /* … or a generated kernel */
     FB_STEP_BEGIN,        /* the plan of another preset: a is its place in the table */
+    FB_STEP_ATOMICS,      /* the index_add a is added up by atomic additions, in any order … */
+    FB_STEP_ORDERED,      /* … or in a fixed one */
     FB_STEP_ROLL, /* steps that are written out, from that of a on, become loops: the graph is another one then */
 } fb_step_kind;
 

@@ -9,6 +9,7 @@
 #include "nest/parts.h"
 #include "schedule/chain.h"
 #include "schedule/gemm.h"
+#include "schedule/schedule.h"
 
 #include <math.h>
 
@@ -133,8 +134,9 @@ static const knob_row grid_knobs[FB_KNOBS] = {
     [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
     [FB_KNOB_STAGES] = {IN(GEMM) | IN(CHAIN), 1, 8, 1, false},
     [FB_KNOB_SPLIT_K] = {IN(GEMM), 1, 128, 1, false},
-    [FB_KNOB_PARTS] = {IN(POINTWISE) | IN(REDUCE), 1, 512, 1, false},
+    [FB_KNOB_PARTS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 512, 1, false},
     [FB_KNOB_GRID] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 1 << 20, 1, false},
+    [FB_KNOB_ATOMICS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 1, 1, false},
 };
 
 static const knob_row team_knobs[FB_KNOBS] = {
@@ -170,18 +172,31 @@ static bool vector_fits(const fb_analysis *a, int most, int64_t value, fb_verdic
                      most, most / smallest, fb_dtype_name(dtype), (long long)value);
 }
 
-/* Nothing has parts that adds nothing up. */
+/* Nothing has parts that adds nothing up, and an index_add alone has atomic additions. */
 static bool has_knob(const fb_analysis *a, knob_row row, fb_knob knob)
 {
     if (!a->accepted || !(row.families & 1u << a->family)) return false;
-    bool adds = knob != FB_KNOB_PARTS;
+    bool adds = knob != FB_KNOB_PARTS && knob != FB_KNOB_ATOMICS;
     for (int i = 0; i < a->kernel.n_nodes && !adds; i++) {
         const fb_id id = a->kernel.nodes[i];
         const fb_op_class class = fb_node_class(a->kernel.graph, id);
         adds = class != FB_CLASS_POINTWISE && class != FB_CLASS_VIEW && class != FB_CLASS_JOIN;
+        adds &= class == FB_CLASS_GATHER || knob == FB_KNOB_PARTS;
         adds &= class != FB_CLASS_GATHER || a->kernel.graph->nodes[id].op == FB_OP_SCATTER_ADD;
     }
     return adds;
+}
+
+/* Which of its index_adds would not be done so, and why. */
+static bool atomics_fit(const fb_analysis *a, fb_verdict *why)
+{
+    for (int i = 0; a->nest && i < a->nest->n_sections; i++) {
+        const fb_section *s = &a->nest->sections[i];
+        fb_added added;
+        const char *no = fb_section_adds(a->nest, s, &added) ? fb_schedule_no_atomics(a->nest, s, &added) : NULL;
+        if (no) return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "knob `atomics`: %s", no);
+    }
+    return true;
 }
 
 bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
@@ -202,6 +217,7 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
         return FB_REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is a multiple of %lld, not %lld", name,
                          (long long)row.step, (long long)value);
     if (knob == FB_KNOB_VECTOR && !vector_fits(a, m->target->vector_bytes, value, why)) return false;
+    if (knob == FB_KNOB_ATOMICS && value && !atomics_fit(a, why)) return false;
     fb_knobs knobs = have ? *have : (fb_knobs){0};
     knobs.value[knob] = value;
     return fb_judge_fits(a, &knobs, why);

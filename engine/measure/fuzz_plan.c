@@ -77,6 +77,8 @@ static fb_edit choose_edit(chooser *c, fb_id *nodes)
         e.a = any_computed(c);
         e.knob = (fb_knob)below(c, FB_KNOBS);
         e.value = values[below(c, sizeof values / sizeof *values)];
+        for (int i = 0; i < 20 && e.knob == FB_KNOB_ATOMICS && c->g->nodes[e.a].op != FB_OP_SCATTER_ADD; i++)
+            e.a = any_computed(c), e.value = 1;
         break;
     }
     case FB_EDIT_GENERATE:

@@ -629,6 +629,7 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
     m->error = (fb_error_report){.ok = true};
     find_checked(m, fb_plan_planner(plan));
     bool ok = step(progress, "lowering", 0, err) && (m->program = fb_lower(plan, d->ops->target, err)) != NULL;
+    m->order_varies = ok && fb_program_sums_in_any_order(m->program);
     if (ok && !d->ops->recall && is_merged(m->program))
         ok = (m->apart = fb_lower_apart(plan, d->ops->target, err)) != NULL;
     if (ok) {

@@ -149,6 +149,7 @@ static const field report_fields[] = {
     REPORT_STATE("gpu", "dropped", INT64, dropped),
     REPORT_STATE("host", "steal", NUMBER, steal),
     REPORT_STATE("host", "load", NUMBER, load),
+    REPORT("sums", TEXT, sums),
     REPORT("copies", TEXT, copies),
     REPORT("copy_us", STAT, copy_us),
     REPORT("copy_hidden_us", NUMBER, copy_hidden_us),

@@ -27,7 +27,7 @@ struct fb_kernel_rows {
     int64_t launches;
     int nodes;
     const char *launch_mode, *graph_hash, *plan_hash;
-    const char *copies; /* NULL: none */
+    const char *sums, *copies; /* as the report has them */
     double copied_in, copied_out;
 };
 
@@ -156,6 +156,7 @@ fb_kernel_rows *fb_kernel_rows_new(const fb_plan *plan, const fb_program *p)
     rows->nodes = g->n_nodes;
     rows->launch_mode = fb_launch_mode_name(p->mode);
     add_copies(rows, p);
+    if (fb_program_sums_in_any_order(p)) rows->sums = "in any order";
     rows->graph_hash = fb_arena_strdup(arena, fb_hash_hex(g->hash, hex));
     rows->plan_hash = fb_arena_strdup(arena, fb_hash_hex(fb_plan_hash(plan), hex));
     return rows;
@@ -292,6 +293,7 @@ void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const
     r->nodes = rows->nodes;
     r->launches = rows->launches;
     r->launch_mode = rows->launch_mode;
+    r->sums = rows->sums;
     if (rows->copies) {
         r->copies = rows->copies;
         r->copied_in = rows->copied_in;

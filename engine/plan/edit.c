@@ -691,6 +691,8 @@ static fb_verdict try_changes(const fb_plan *plan, const fb_edit *edits, int n, 
     }
     if (good && changed && n == 1 && edits[0].kind == FB_EDIT_GENERATE && is_loop(to, edits[0].a))
         tell_kept(to, edits[0].a, &why);
+    if (good && changed && edits[0].kind == FB_EDIT_KNOB && edits[0].knob == FB_KNOB_ATOMICS && edits[0].value)
+        append(&why, "additions are in any order, so that the last bits of a float differ from run to run");
     if (good && changed && n == 1 && edits[0].kind == FB_EDIT_OVERLAP) tell_fed(to, to->overlap, &why);
     if (good && result)
         *result = to;

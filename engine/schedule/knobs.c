@@ -7,7 +7,7 @@ static const char *const knob_name[FB_KNOBS] = {
     [FB_KNOB_ROWS] = "rows",     [FB_KNOB_VECTOR] = "vector",   [FB_KNOB_THREADS] = "threads",
     [FB_KNOB_TILE_M] = "tile_m", [FB_KNOB_TILE_N] = "tile_n",   [FB_KNOB_TILE_K] = "tile_k",
     [FB_KNOB_STAGES] = "stages", [FB_KNOB_SPLIT_K] = "split_k", [FB_KNOB_PARTS] = "parts",
-    [FB_KNOB_GRID] = "grid",
+    [FB_KNOB_GRID] = "grid",     [FB_KNOB_ATOMICS] = "atomics",
 };
 
 const fb_knobs fb_knobs_automatic;

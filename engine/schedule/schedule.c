@@ -375,13 +375,17 @@ static bool scans_in_teams(const fb_section *s)
 
 /* ---- sections ---- */
 
+static bool deals_points(fb_deal deal)
+{
+    return deal == FB_DEAL_OWNERS || deal == FB_DEAL_SORTED || deal == FB_DEAL_ADDED;
+}
+
 /* Not where blocks wait for each other or return early. */
 static int64_t launched_of(const fb_knobs *knobs, const fb_section_schedule *x)
 {
     int64_t most = fb_knob_of(knobs, FB_KNOB_GRID);
     if ((x->deal == FB_DEAL_COLUMNS || x->deal == FB_DEAL_ROWS) && x->parts > 1) return x->blocks;
-    bool may = most > 0 && x->deal != FB_DEAL_OWNERS && x->deal != FB_DEAL_SORTED && x->deal != FB_DEAL_SPLIT &&
-               x->deal != FB_DEAL_LONG;
+    bool may = most > 0 && !deals_points(x->deal) && x->deal != FB_DEAL_SPLIT && x->deal != FB_DEAL_LONG;
     return may && most < x->blocks ? most : x->blocks;
 }
 
@@ -517,6 +521,70 @@ static void choose_neighbours(const fb_nest *nest, const fb_added *a, fb_section
     if (x->packed) x->each = vector;
 }
 
+/* ---- by atomic additions ---- */
+
+/* The sum that points are added to; of 16 bits it is one of 32. */
+static fb_dtype sum_of(const fb_nest *nest, const fb_section *s, const fb_added *a)
+{
+    fb_dtype d = nest->graph->nodes[a->sum == FB_NONE ? s->roots[0].node : s->values[a->sum].node].dtype;
+    return d == FB_F16 || d == FB_BF16 ? FB_F32 : d;
+}
+
+const char *fb_schedule_no_atomics(const fb_nest *nest, const fb_section *s, const fb_added *a)
+{
+    static const int64_t most_bytes = (int64_t)1 << 30; /* of sums beside the result */
+    if (a->spares) return "rows that the index does not name stay as they are, and atomic additions would go through all";
+    if (nest->stage || nest->n_sections > 1) return "other work shares its kernel, and additions have to have one alone";
+    if (s->members > nest->units) return "there are more results than multiprocessors";
+    if (sum_of(nest, s, a) == FB_BOOL) return "there are no atomic additions of bool";
+    if ((double)s->members * (double)a->rows * (double)(a->width + 3) * 8 > (double)most_bytes)
+        return "sums beside the result would take more than 1 GiB";
+    return NULL;
+}
+
+/* Is all that is stored the sums, as they are and in whole vectors, so that points may be added there? */
+static bool stores_sums(const fb_nest *nest, const fb_section *s, const fb_added *a, const fb_section_schedule *x)
+{
+    const fb_root *r = &s->roots[0];
+    if (s->n_roots != 1 || r->storage < 0 || (a->sum != FB_NONE && r->value != a->sum)) return false;
+    if (nest->graph->nodes[r->storage].dtype != sum_of(nest, s, a)) return false;
+    if (x->each == 1) return true;
+    return x->packed && fb_packs_root(nest, s, r, s->rows.var[s->rows.n - 1], x->each);
+}
+
+/* As many blocks as are there at once, for they meet. Integers are the same in any order: of many points they are added
+ * so unasked. */
+static bool deal_atomics(const fb_nest *nest, const fb_knobs *knobs, const fb_added *a, int members, bool as_asked,
+                         fb_section_schedule *x)
+{
+    enum { MANY = 1 << 15, THREADS = 256, SHARING = 4, NEAR_BYTES = 32 << 10, NEAR_THREADS = 1024, FEWEST = 8, ONCE = 2 };
+    const bool asked = fb_knob_of(knobs, FB_KNOB_ATOMICS) > 0;
+    const int64_t parts = fb_knob_of(knobs, FB_KNOB_PARTS);
+    int sharing = as_asked ? 1 : SHARING;
+    if (!asked && (fb_dtype_is_float(sum_of(nest, x->section, a)) || a->points < MANY || parts)) return false;
+    if (fb_schedule_no_atomics(nest, x->section, a)) return false;
+    if (!as_asked) x->threads = THREADS;
+    choose_neighbours(nest, a, x);
+    const int sum_bytes = fb_dtype_size(sum_of(nest, x->section, a));
+    const int64_t groups = fb_ceil_div(a->width, x->each), most = a->points > a->rows ? a->points : a->rows;
+    /* a small result is several points' in each block, which hands it on once */
+    const int64_t sums = a->rows * groups * x->each * sum_bytes, points = a->points * groups;
+    x->near = sums <= NEAR_BYTES && points >= ONCE * FEWEST * a->rows * groups;
+    if (x->near && !as_asked) x->threads = NEAR_THREADS, sharing = 1;
+    int64_t blocks = sharing * nest->units / members, needed = fb_ceil_div(most * groups, x->threads);
+    if (x->near && needed > points / (ONCE * a->rows * groups)) needed = points / (ONCE * a->rows * groups);
+    if (parts && parts < blocks) blocks = parts;
+    if (blocks > needed) blocks = needed > 0 ? needed : 1;
+    x->deal = FB_DEAL_ADDED;
+    x->in_place = stores_sums(nest, x->section, a, x);
+    x->parts = (int)blocks;
+    x->blocks = members * blocks;
+    x->rows = a->rows;
+    x->rows_a_block = fb_ceil_div(a->rows * members, x->blocks);
+    x->sharing = as_asked ? 0 : sharing;
+    return true;
+}
+
 /* Each block goes through all of the index, once at least, if they do not share it. As long as that is little, threads that own an element each
  * are simplest; else there are as many blocks as are on the device at once, of all members together, unless that leaves
  * little or very much for each. */
@@ -536,6 +604,7 @@ static void deal_added(const fb_nest *nest, const fb_knobs *knobs, const fb_adde
         MOST = 1024,
     };
     int64_t each = fb_ceil_div(a->points, x->threads);
+    if (deal_atomics(nest, knobs, a, members, asked, x)) return;
     x->deal = FB_DEAL_OWNERS;
     x->each = each < 1 ? 1 : each < EACH ? (int)each : EACH; /* 1: also of an empty index */
     x->rows = a->rows;
@@ -781,7 +850,8 @@ bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target)
     case FB_DEAL_SPLIT:
     case FB_DEAL_OWNERS:
     case FB_DEAL_RANKED:
-    case FB_DEAL_SORTED: break;
+    case FB_DEAL_SORTED:
+    case FB_DEAL_ADDED: break;
     }
     return true;
 }

@@ -28,6 +28,7 @@ typedef enum {
     FB_DEAL_OWNERS, /* a small index_add: a thread owns an element of the result */
     FB_DEAL_RANKED, /* ranks of whole rows: a block sorts so many of a row's elements, and finds the others' places */
     FB_DEAL_SORTED, /* an index_add: a block has a range of rows, and sorts the points of the index that are its own */
+    FB_DEAL_ADDED, /* an index_add: threads add points to rows by atomic additions, in any order */
 } fb_deal;
 
 typedef struct {
@@ -39,7 +40,7 @@ typedef struct {
     int64_t blocks;   /* of work … */
     int64_t launched; /* … of which so many blocks are launched, each for several (knob grid) */
     int parts;  /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line; _COLUMNS: blocks a group of
-                               * neighbouring rows, _ROWS: blocks a row of running values, where more than 1; _SORTED: blocks
+                               * neighbouring rows, _ROWS: blocks a row of running values, where more than 1; _SORTED, _ADDED: blocks
                                * that share an index; 1: each looks at all of it */
     int ranges; /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
     int sharing;              /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
@@ -50,12 +51,17 @@ typedef struct {
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool stepped; /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
     bool scans;   /* a row's team goes along running values together (kernels/scan.cuh) */
-    bool packed;  /* FB_DEAL_SORTED: elements of a row move as whole vectors */
-    int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_SORTED: neighbours of a row that
+    bool packed;   /* FB_DEAL_SORTED, _ADDED: elements of a row move as whole vectors */
+    bool near;     /* FB_DEAL_ADDED: a block adds up its points in shared memory, and then to what all have */
+    bool in_place; /* FB_DEAL_ADDED: points are added to the result itself, not to sums beside it */
+    int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_SORTED, _ADDED: neighbours of a row that
                * it sums; FB_DEAL_COLUMNS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise */
 } fb_section_schedule;
+
+/* NULL, or why an index_add's points are not added by atomic additions: the rest of a sentence. */
+const char *fb_schedule_no_atomics(const fb_nest *nest, const fb_section *s, const fb_added *a);
 
 /* Deals out the rows of a rank, if all that the section does follows from it, to blocks of as many threads as are asked
  * for (0: none are), as far as a power of two goes; false, and nothing set, if not. */

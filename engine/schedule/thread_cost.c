@@ -349,6 +349,37 @@ static work of_sorted(const fb_nest *nest, const fb_section *s, const fb_section
     return w;
 }
 
+/* Points are waited for a few at a time and sent on; all meet; rows are gone through once. The cache adds so many sectors a
+ * cycle, and one after the other where they are of one line (an H200: 500,000 and 2,000,000 points of 16 floats into 100,000
+ * and 300,000 rows, 100,000 and 1,000,000 of one float into 1,000 and 256, 16,384 of 64 into one row). */
+static work of_atomics(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x, const fb_added *a)
+{
+    enum {
+        POINT = 24, /* instructions of one: where it is, its loads, and its addition */
+        NEAR = 30,  /* … in shared memory, of each neighbour */
+        ROW = 20,
+        MET = 3600, /* cycles until all have met */
+        SECTOR = 32,
+        SECTORS = 90, /* a cycle beside what memory takes, of floats; of 8 bytes half as many */
+        LINE = 128,
+    };
+    static const double alone = 3.7, vector = 1; /* cycles of an addition to a line that others add to */
+    const double groups = (double)fb_ceil_div(a->width, x->each), step = (double)x->parts * x->threads;
+    const double each = ceil((double)a->points * groups / step), rows = ceil((double)a->rows * groups / step);
+    const double ahead = x->each > 4 ? 2 : 4, loads = fb_section_loads(s) + 1;
+    const fb_id sum = a->sum == FB_NONE ? s->roots[0].node : s->values[a->sum].node;
+    const bool wide = fb_dtype_size(nest->graph->nodes[sum].dtype) > 4;
+    const double of_row = (double)a->width * (wide ? 8 : 4), lines = fmax((double)a->rows * of_row / LINE, 1);
+    const double added = x->near ? (double)x->parts * (double)a->rows : (double)a->points;
+    const double sectors = s->members * added * ceil(of_row / SECTOR) * (wide ? 2 : 1);
+    const double waits = added * groups / lines * (x->each > 1 && !wide ? vector : alone);
+    work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = SORTING, .meets = true};
+    w.instructions = each * (POINT + LOAD * loads * x->each + (x->near ? NEAR * x->each : 0)) + rows * ROW;
+    w.chain = ceil(each / ahead) * 2 * WAIT + MET + rows * (x->in_place ? SHARED : WAIT);
+    w.chain = fmax(w.chain, MET + fmax(sectors / SECTORS, waits));
+    return w;
+}
+
 /* A block sorts its own, then looks at each of the row: a few at a time are on their way, and each is found by halves.
  * Where these are many, lanes ask for words of the same bank. (An H200: all places of 100,000 took 170 µs, the first 50 of
  * 128,256 52, the first 40 of 8 rows of 32,000 32.) */
@@ -422,14 +453,16 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     fb_arena *arena = fb_arena_new();
     fb_section_schedule x = fb_schedule_section(nest, knobs, s, arena);
     fb_added added;
-    bool sorted = x.deal == FB_DEAL_SORTED && fb_section_adds(nest, s, &added);
+    bool adds = fb_section_adds(nest, s, &added), sorted = adds && x.deal == FB_DEAL_SORTED;
+    bool atomics = adds && x.deal == FB_DEAL_ADDED;
     work w = sorted                     ? of_sorted(nest, s, &x, &added, cache_bytes)
+             : atomics                  ? of_atomics(nest, s, &x, &added)
              : s->scatter               ? of_scatter(nest, s, &x)
              : x.cut                    ? of_long(nest, &x)
              : x.deal == FB_DEAL_RANKED ? of_ranked(nest, s, &x)
              : s->n_passes              ? of_rows(nest, knobs, s, &x)
                                         : of_elements(nest, knobs, s, &x, cache_bytes);
-    if (!s->scatter && !sorted) share_blocks(&x, &w);
+    if (!s->scatter && !sorted && !atomics) share_blocks(&x, &w);
     fb_arena_free(arena);
     return w;
 }

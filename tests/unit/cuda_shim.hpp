@@ -498,6 +498,29 @@ SHIM_CALLED static unsigned long long atomicAdd(unsigned long long *at, unsigned
     return (*at += by) - by;
 }
 
+SHIM_CALLED static float atomicAdd(float *at, float by)
+{
+    SHIM_SAY(atomic(at, sizeof *at, __builtin_return_address(0)));
+    shim::quietly q;
+    const float before = *at;
+    *at = before + by;
+    return before;
+}
+
+SHIM_CALLED static double atomicAdd(double *at, double by)
+{
+    SHIM_SAY(atomic(at, sizeof *at, __builtin_return_address(0)));
+    shim::quietly q;
+    const double before = *at;
+    *at = before + by;
+    return before;
+}
+
+template <int N> static void fb_add_vector(float *at, const float (&x)[N])
+{
+    for (int v = 0; v < N; v++) atomicAdd(at + v, x[v]);
+}
+
 template <class T, class U> static typename std::common_type<T, U>::type min(T a, U b) { return a < b ? a : b; }
 template <class T, class U> static typename std::common_type<T, U>::type max(T a, U b) { return a > b ? a : b; }
 static float __uint_as_float(uint32_t bits)

@@ -91,6 +91,19 @@ static fb_graph *added(int members, int64_t points, int64_t rows, int64_t width,
     return finished(g, out[0], out[1]);
 }
 
+/* Sums as they are. */
+static fb_graph *only_added(int64_t points, int64_t rows, int64_t width, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("only_added");
+    fb_attrs places = {.dtype = FB_I64, .shape = DIMS(points), .dist = FB_DIST_INTEGER, .value = -1, .high = rows + 1.0},
+             all = {.start = rows}, few = {.dtype = dtype, .shape = DIMS(points, width), .dist = FB_DIST_INTEGER};
+    few.value = -3, few.high = 9;
+    fb_id at = add_node(g, FB_OP_INPUT, "at", &places, 0, NULL);
+    fb_id x = fb_dtype_is_float(dtype) ? source(g, FB_OP_INPUT, "x", DIMS(points, width), dtype)
+                                       : add_node(g, FB_OP_INPUT, "x", &few, 0, NULL);
+    return finished(g, add_node(g, FB_OP_SCATTER_ADD, "sum", &all, 2, (fb_id[]){x, at}), FB_NONE);
+}
+
 /* Of `high` × `wide` along the first dimension, of small whole numbers if `ties`. */
 static fb_graph *down(fb_op op, int64_t high, int64_t wide, fb_dtype dtype, bool ties)
 {
@@ -139,6 +152,7 @@ static fb_plan *plan_of(fb_graph *g, fb_planner **planner, fb_knob knob, int64_t
     fb_error err = {0};
     fb_machine_default(&m, FB_DEVICE_CUDA);
     if (cache_bytes) m.cache_bytes = cache_bytes;
+    if (knob == FB_KNOB_ATOMICS) m.units = 4; /* all blocks meet, so all are emulated at once */
     *planner = fb_planner_new(g, &m);
     fb_plan *plan = fb_preset_find("max")->make(*planner, &err), *next = NULL;
     assert_non_null(plan);
@@ -252,6 +266,28 @@ static void an_index_is_shared(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
+/* Sums beside the result and in it, of vectors and single elements, by fewer rows than a block has threads and by many more;
+ * points that name no row; two of a size in one kernel. Unasked only integers, of which there are many. */
+static void points_are_added_in_any_order(void **state)
+{
+    (void)state;
+    const dealt cases[] = {
+        {added(1, 5000, 700, 12, 710, FB_F32), "fb_added<false, 256, 12, 4, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 9000, 3, 1, 5, FB_F32), "fb_added<true, 1024, 1, 1, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 700, 20011, 3, 20011, FB_F32), "fb_added<false, 256, 3, 4, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 3000, 333, 70, 333, FB_F64), "fb_added<false, 256, 70, 2, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 9000, 11, 8, 2, FB_BF16), "fb_added<true, 1024, 8, 8, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(2, 5000, 900, 6, 900, FB_F32), "fb_added<false, 256, 6, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {only_added(5000, 700, 12, FB_F32), "fb_added_in_place<false, 256, 12, 4, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {only_added(900, 5, 1, FB_F64), "fb_added_in_place<true, 1024, 1, 1, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {only_added(900, 70, 6, FB_F16), "fb_added<false, 256, 6, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {only_added(33000, 300, 1, FB_I64), "fb_added_in_place<true, 1024, 1, 1, ", FB_KNOB_ATOMICS, 0, 0, false},
+        {only_added(33000, 30, 4, FB_I32), "fb_added_in_place<true, 1024, 4, 4, ", FB_KNOB_ATOMICS, 0, 0, false},
+        {only_added(33000, 30, 4, FB_F32), "fb_added", FB_KNOB_ATOMICS, 0, 0, true},
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
 /* Whole groups of 32 and a part of one, by single ones and eight neighbours; places of extrema, which many share. Of a row
  * by itself too. */
 static void columns_have_parts(void **state)
@@ -306,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements),
                                        cmocka_unit_test(squares_are_turned),
                                        cmocka_unit_test(an_index_is_shared),
+                                       cmocka_unit_test(points_are_added_in_any_order),
                                        cmocka_unit_test(columns_have_parts),
                                        cmocka_unit_test(a_row_of_running_values_has_parts),
                                        cmocka_unit_test(first_places_are_listed)};
