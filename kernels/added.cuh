@@ -2,9 +2,9 @@
 // point is looked at twice and nothing is sorted; what that costs is the order: sums of floats differ in their last bits
 // from run to run.
 //
-// The blocks of a result meet once. Where the result is the sums and nothing else, its zeros are stored, all meet, and
-// points are added to the result itself. Else they are added to words beside it, all meet, and each row is made of its sums,
-// which are left as zeros for the next launch.
+// Where the result is the sums and nothing else, its zeros are stored, all blocks meet, and points are added to the result
+// itself. Else they are added to words beside it, all meet, and each row is made of its sums, which are left as zeros for
+// the next launch: or are made zeros first, where they are many, and all meet once more.
 
 #ifndef FB_ADDED
 #define FB_ADDED
@@ -105,16 +105,21 @@ template <class SHARES, int THREADS, int EACH, int64_t POINTS, int64_t ROWS, cla
 FB_DEVICE void fb_added_near(unsigned block, const ROW &row_at, const VALUES &values_at, const ADD &add)
 {
     constexpr int GROUPS = SHARES::GROUPS, ALL = (int)(ROWS * GROUPS);
-    __shared__ fb_pack<SUM, EACH> near[ALL];
-    for (int i = threadIdx.x; i < ALL; i += THREADS) near[i] = fb_pack<SUM, EACH>();
+    __shared__ SUM near[ROWS * EACH][GROUPS]; // a row's neighbours a group apart: lanes add to different banks
+    for (int i = threadIdx.x; i < ALL * EACH; i += THREADS) near[0][i] = 0;
     fb_meet<THREADS>();
     fb_added_points<SHARES, THREADS, EACH, POINTS, ROWS, SUM, AT>(
         block, row_at, values_at, [&](int64_t row, int group, const fb_pack<SUM, EACH> &values) {
 #pragma unroll
-            for (int v = 0; v < EACH; v++) fb_add_one(&near[row * GROUPS + group].at[v], values.at[v]);
+            for (int v = 0; v < EACH; v++) fb_add_one(&near[row * EACH + v][group], values.at[v]);
         });
     fb_meet<THREADS>();
-    for (int i = threadIdx.x; i < ALL; i += THREADS) add(i / GROUPS, i % GROUPS, near[i]);
+    for (int i = threadIdx.x; i < ALL; i += THREADS) {
+        fb_pack<SUM, EACH> own;
+#pragma unroll
+        for (int v = 0; v < EACH; v++) own.at[v] = near[i / GROUPS * EACH + v][i % GROUPS];
+        add(i / GROUPS, i % GROUPS, own);
+    }
 }
 
 // Points to what all have, by way of what a block has where NEAR.
@@ -129,9 +134,9 @@ FB_DEVICE void fb_added_to(unsigned block, const ROW &row_at, const VALUES &valu
 }
 
 // BLOCKS add up all POINTS, and this one is `block`. row_at, values_at and finish are those of fb_sorted; sums: a group of
-// neighbours after the other, 0 at first and afterwards; arrivals: 0 at first. Sums are read a few at a time: memory that is
-// read and written by turns is several times as slow.
-template <bool NEAR, int THREADS, int WIDTH, int EACH, int64_t POINTS, int64_t ROWS, int BLOCKS, class SUM, class AT,
+// neighbours after the other, 0 at first and afterwards unless CLEARS; arrivals: 0 at first. Sums are read a few at a time:
+// memory that is read and written by turns is several times as slow.
+template <bool NEAR, bool CLEARS, int THREADS, int WIDTH, int EACH, int64_t POINTS, int64_t ROWS, int BLOCKS, class SUM, class AT,
           class ROW, class VALUES, class FINISH>
 FB_DEVICE void fb_added(unsigned block, fb_pack<SUM, EACH> *sums, unsigned *arrivals, const ROW &row_at,
                         const VALUES &values_at, const FINISH &finish)
@@ -140,6 +145,10 @@ FB_DEVICE void fb_added(unsigned block, fb_pack<SUM, EACH> *sums, unsigned *arri
     typedef typename shares::number number;
     constexpr int GROUPS = shares::GROUPS, AHEAD = shares::AHEAD, STEP = shares::STEP;
     constexpr number ALL = ROWS * GROUPS;
+    if (CLEARS) {
+        for (number i = (number)(block * THREADS + threadIdx.x); i < ALL; i += STEP) sums[i] = fb_pack<SUM, EACH>();
+        fb_sorted_meet(arrivals, block, BLOCKS);
+    }
     fb_added_to<shares, NEAR, THREADS, EACH, POINTS, ROWS, SUM, AT>(
         block, row_at, values_at, [&](int64_t row, int group, const fb_pack<SUM, EACH> &values) {
             fb_add_atomically(sums[row * GROUPS + group].at, values);
@@ -153,7 +162,7 @@ FB_DEVICE void fb_added(unsigned block, fb_pack<SUM, EACH> *sums, unsigned *arri
         for (int p = 0; p < AHEAD; p++) {
             const number at = i + p * STEP;
             if (at >= ALL) continue;
-            sums[at] = fb_pack<SUM, EACH>();
+            if (!CLEARS) sums[at] = fb_pack<SUM, EACH>();
             finish((int64_t)(at / GROUPS), (int)(at % GROUPS), own[p]);
         }
     }

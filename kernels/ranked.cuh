@@ -66,34 +66,46 @@ FB_DEVICE void fb_ranked_count(fb_ranked_room<OWN> &room, unsigned few, AT n, co
 }
 
 // The first `most` of the block's `own` keys in order, or more, and how many: those whose order is no higher than that of the
-// most-th, which is found byte by byte. In key(e) each thread has EACH of them.
+// most-th, of which so many bits are found as leave few others. In key(e) each thread has EACH of them.
 template <int THREADS, int OWN, class KEY>
 FB_DEVICE unsigned fb_ranked_first(fb_ranked_room<OWN> &room, unsigned own, unsigned most, const KEY &key)
 {
-    constexpr int EACH = OWN / THREADS;
+    constexpr int EACH = OWN / THREADS, BITS = OWN < 1024 ? 8 : OWN < 2048 ? 10 : 11, BINS = 1 << BITS;
+    constexpr int OF_THREAD = BINS > THREADS ? BINS / THREADS : 1; // bins next to each other
     unsigned known = 0, left = most, all;
-    for (int shift = 24; shift >= 0 && own > most; shift -= 8) {
-        for (unsigned i = threadIdx.x; i < 256; i += THREADS) room.counts[i] = 0;
+    int shift = own > most ? 32 : 0;
+    while (shift > 0) {
+        const int bits = shift < BITS ? shift : BITS;
+        for (unsigned i = threadIdx.x; i < BINS; i += THREADS) room.counts[i] = 0;
         fb_meet<THREADS>();
 #pragma unroll
         for (int e = 0; e < EACH; e++) {
             const unsigned order = (unsigned)(key(e) >> 32);
-            const bool is = e * THREADS + threadIdx.x < own && (shift == 24 || order >> (shift + 8) == known);
-            if (is) atomicAdd(&room.counts[order >> shift & 255], 1u);
+            const bool is = e * THREADS + threadIdx.x < own && (shift == 32 || order >> shift == known);
+            if (is) atomicAdd(&room.counts[order >> (shift - bits) & ((1u << bits) - 1)], 1u);
         }
+        shift -= bits;
         fb_meet<THREADS>();
-        const unsigned n = threadIdx.x < 256 ? room.counts[threadIdx.x] : 0;
-        const unsigned before = fb_sorted_before<THREADS>(room.warps, n, all);
-        if (before < left && left <= before + n) room.digit = threadIdx.x, room.left = left - before;
+        const unsigned first = threadIdx.x * OF_THREAD;
+        unsigned n[OF_THREAD], sum = 0;
+#pragma unroll
+        for (int b = 0; b < OF_THREAD; b++) sum += n[b] = first + b < BINS ? room.counts[first + b] : 0;
+        unsigned before = fb_sorted_before<THREADS>(room.warps, sum, all);
+#pragma unroll
+        for (int b = 0; b < OF_THREAD; before += n[b++])
+            if (before < left && left <= before + n[b])
+                room.digit = first + b, room.left = left - before, room.listed = most - left + before + n[b];
         fb_meet<THREADS>();
-        known = known << 8 | room.digit;
+        known = known << bits | room.digit;
         left = room.left;
+        if (room.listed <= FB_SORTED_FEW) break;
     }
+    fb_meet<THREADS>(); // that has been read
     if (threadIdx.x == 0) room.listed = 0;
     fb_meet<THREADS>();
 #pragma unroll
     for (int e = 0; e < EACH; e++)
-        if (e * THREADS + threadIdx.x < own && (own <= most || (unsigned)(key(e) >> 32) <= known))
+        if (e * THREADS + threadIdx.x < own && (own <= most || (unsigned)(key(e) >> 32) >> shift <= known))
             room.keys[atomicAdd(&room.listed, 1u)] = key(e);
     fb_meet<THREADS>();
     const unsigned listed = room.listed;

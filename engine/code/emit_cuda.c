@@ -1879,9 +1879,10 @@ static void add_atomically(frame *f, const fb_added *a, const fb_space *in, cons
         fb_emit(e, "static __device__ fb_pack<%s, %d> fb_words[%" PRId64 "];", type, each, members * groups + 1);
     const char *words = fb_arena_printf(e->arena, "fb_words + (int64_t)%s * %" PRId64 ", ", member, groups);
     fb_emit(e,
-            "fb_added%s<%s, %d, %" PRId64 ", %d, %" PRId64 ", %" PRId64
+            "fb_added%s<%s, %s%d, %" PRId64 ", %d, %" PRId64 ", %" PRId64
             ", %d, %s, fb_at>(%s, %sfb_arrivals + %s, fb_row_at, fb_values_at, fb_finish%s);",
-            f->x.in_place ? "_in_place" : "", f->x.near ? "true" : "false", f->x.threads, a->width, each, a->points, a->rows, blocks, type, block,
+            f->x.in_place ? "_in_place" : "", f->x.near ? "true" : "false",
+            f->x.in_place ? "" : f->x.clears ? "true, " : "false, ", f->x.threads, a->width, each, a->points, a->rows, blocks, type, block,
             f->x.in_place ? "" : words, member, f->x.in_place ? ", fb_place_of" : "");
     e->needs.meets = FB_MEETS_ROW;
     e->needs.row = blocks;

@@ -61,6 +61,27 @@ static bool is_identity(const pass *p, const fb_node *n)
     }
 }
 
+static const fb_node *behind_views(const pass *p, fb_id id)
+{
+    const fb_node *n = &p->nodes[id];
+    while (fb_op_get(n->op)->cls == FB_CLASS_VIEW && n->op != FB_OP_PAD) n = &p->nodes[n->args[0]];
+    return n;
+}
+
+/* Zeros to which rows are added, as frameworks write it: an index_add begins at 0, so that it is never -0, which 0 would
+ * change. FB_NONE: it is another addition. */
+static fb_id added_to_zeros(const pass *p, const fb_node *n)
+{
+    for (int k = 0; k < 2 && n->op == FB_OP_ADD; k++) {
+        const fb_node *zero = behind_views(p, n->args[k]), *x = operand(p, n, 1 - k);
+        if (zero->op != FB_OP_CONST || zero->attrs->value != 0 || zero->dtype != n->dtype) continue;
+        if (x->dtype == n->dtype && fb_shape_equal(&x->shape, &n->shape) &&
+            behind_views(p, n->args[1 - k])->op == FB_OP_SCATTER_ADD)
+            return n->args[1 - k];
+    }
+    return FB_NONE;
+}
+
 /* What view `n` of view `inner` is as one view: its attributes in *at. False where the two are not one. */
 static bool merge(const fb_node *n, const fb_node *inner, fb_attrs *at)
 {
@@ -197,6 +218,11 @@ static void simplify_all(pass *p)
                 p->stands[i] = n->args[0];
                 continue;
             }
+        }
+        fb_id sums = added_to_zeros(p, n);
+        if (sums != FB_NONE) {
+            p->stands[i] = sums;
+            continue;
         }
         if (may_be_shared(n->op)) p->stands[i] = earlier_equal(p, i);
     }

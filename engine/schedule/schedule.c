@@ -557,7 +557,7 @@ static bool stores_sums(const fb_nest *nest, const fb_section *s, const fb_added
 static bool deal_atomics(const fb_nest *nest, const fb_knobs *knobs, const fb_added *a, int members, bool as_asked,
                          fb_section_schedule *x)
 {
-    enum { MANY = 1 << 15, THREADS = 256, SHARING = 4, NEAR_BYTES = 32 << 10, NEAR_THREADS = 1024, FEWEST = 8, ONCE = 2 };
+    enum { MANY = 1 << 15, THREADS = 256, SHARING = 4, NEAR_BYTES = 32 << 10, NEAR_THREADS = 1024, FEWEST = 8, ONCE = 2, CLEARED_BYTES = 8 << 20 };
     const bool asked = fb_knob_of(knobs, FB_KNOB_ATOMICS) > 0;
     const int64_t parts = fb_knob_of(knobs, FB_KNOB_PARTS);
     int sharing = as_asked ? 1 : SHARING;
@@ -577,6 +577,7 @@ static bool deal_atomics(const fb_nest *nest, const fb_knobs *knobs, const fb_ad
     if (blocks > needed) blocks = needed > 0 ? needed : 1;
     x->deal = FB_DEAL_ADDED;
     x->in_place = stores_sums(nest, x->section, a, x);
+    x->clears = !x->in_place && members * a->rows * groups * x->each * sum_bytes > CLEARED_BYTES;
     x->parts = (int)blocks;
     x->blocks = members * blocks;
     x->rows = a->rows;

@@ -53,6 +53,7 @@ typedef struct {
     bool scans;   /* a row's team goes along running values together (kernels/scan.cuh) */
     bool packed;   /* FB_DEAL_SORTED, _ADDED: elements of a row move as whole vectors */
     bool near;     /* FB_DEAL_ADDED: a block adds up its points in shared memory, and then to what all have */
+    bool clears;   /* FB_DEAL_ADDED: sums beside the result, so many that they are made zeros first */
     bool in_place; /* FB_DEAL_ADDED: points are added to the result itself, not to sums beside it */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_SORTED, _ADDED: neighbours of a row that
                * it sums; FB_DEAL_COLUMNS: neighbouring

@@ -362,6 +362,7 @@ static work of_atomics(const fb_nest *nest, const fb_section *s, const fb_sectio
         SECTOR = 32,
         SECTORS = 90, /* a cycle beside what memory takes, of floats; of 8 bytes half as many */
         LINE = 128,
+        BESIDE = 2000, /* bytes a cycle of sums beside the result, written and read */
     };
     static const double alone = 3.7, vector = 1; /* cycles of an addition to a line that others add to */
     const double groups = (double)fb_ceil_div(a->width, x->each), step = (double)x->parts * x->threads;
@@ -375,8 +376,9 @@ static work of_atomics(const fb_nest *nest, const fb_section *s, const fb_sectio
     const double waits = added * groups / lines * (x->each > 1 && !wide ? vector : alone);
     work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = SORTING, .meets = true};
     w.instructions = each * (POINT + LOAD * loads * x->each + (x->near ? NEAR * x->each : 0)) + rows * ROW;
-    w.chain = ceil(each / ahead) * 2 * WAIT + MET + rows * (x->in_place ? SHARED : WAIT);
-    w.chain = fmax(w.chain, MET + fmax(sectors / SECTORS, waits));
+    const double beside = x->in_place ? 0 : 2 * s->members * (double)a->rows * groups * x->each * (wide ? 8 : 4);
+    w.chain = ceil(each / ahead) * 2 * WAIT + rows * (x->in_place ? SHARED : WAIT / ahead);
+    w.chain = fmax(w.chain, fmax(sectors / SECTORS, waits)) + beside / BESIDE + MET * (x->clears ? 2 : 1);
     return w;
 }
 

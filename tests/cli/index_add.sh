@@ -38,6 +38,40 @@ fb emit update.lua auto@replay:h200 --target cuda
 is "one launch for all tables" 0 out 'fb_sorted<256, 5, [0-9]+, false, [0-9]+, [0-9]+, float'
 holds "of one section" test "$(grep -c 'fb_sorted<' out)" = 1
 
+# atomic additions, by choice
+cat >sums.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  params = { n = fb.int { 20000 }, rows = fb.int { 3000 }, size = fb.int { 32 }, dtype = fb.choice { "f32", "i64" } },
+  model = function(g, p)
+    local ids = g:input("ids", { p.n }, "i64", { dist = "integer", high = p.rows })
+    local kind = p.dtype == "i64" and { dist = "integer", high = 9 } or nil
+    return g:input("x", { p.n, p.size }, p.dtype, kind):index_add(ids, p.rows)
+  end,
+  plans = {
+    any_order = function(pl) pl:preset("max"):knob("index_add", "atomics", 1) end,
+  },
+}
+LUA
+fb emit sums.lua any_order@replay:h200 --target cuda
+is "points are added as they come" 0 out 'fb_added_in_place<false, 256, 32, 4, 20000, 3000, '
+fb run sums.lua max any_order auto --device replay:h200
+is "and the column says so" 0 out '^! any_order: sums are in any order' out '^! auto: sums are in any order'
+holds "a fixed order does not" sh -c '! grep -q "^! max" out'
+fb run sums.lua any_order --device replay:h200 --format=json
+is "in JSON, too" 0 out '"sums": "in any order"'
+fb run sums.lua any_order --device replay:h200 --set dtype=i64
+holds "integers are the same in any order" sh -c '! grep -q "any order" out'
+fb emit sums.lua max@replay:h200 --target cuda --set dtype=i64 --set n=40000
+is "and are added so where they are many" 0 out 'fb_added_in_place<'
+sed 's/max"):knob(.*/max"):knob("sgd.mul", "atomics", 1) end,/' sums.lua | sed -n '/plans/,/^  }/p' >plans
+sed '/^  model/,$!d' update.lua >model
+{ sed '/^  model/,$d' update.lua; cat plans; cat model; } >both.lua
+fb run both.lua any_order --device replay:h200
+is "not where rows are left alone" 1 err 'knob `atomics`: rows that the index does not name stay as they are'
+fb run sums.lua any_order --device host
+is "nor on a host" 1 err 'have no knob `atomics` on a host|have no knob'
+
 cat >powers.lua <<'LUA'
 return function(g)
   local x, y = g:input("x", { 1000 }, "f32", { low = -3, high = 3 }), g:input("y", { 1000 }, "f32", { low = 0.5, high = 3 })

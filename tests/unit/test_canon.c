@@ -140,6 +140,28 @@ static void test_identity_views(void **state)
     fb_graph_free(g);
 }
 
+/* An index_add is no -0, whichever side the zeros stand; another sum may be one. */
+static void test_added_to_zeros(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("");
+    fb_id x = add_input(g, "x", FB_F32, SHAPE(3, 4)), at = add_input(g, "at", FB_I64, SHAPE(3));
+    fb_id sums = add_op(g, FB_OP_SCATTER_ADD, ARGS(x, at), &(fb_attrs){.start = 6});
+    fb_id turned = add_op(g, FB_OP_PERMUTE, ARGS(sums), &(fb_attrs){.n_axes = 2, .axes = {1, 0}});
+    fb_id zero = add_op(g, FB_OP_CONST, NULL, 0, &(fb_attrs){.dtype = FB_F32});
+    fb_id zeros = add_op(g, FB_OP_EXPAND, ARGS(zero), &(fb_attrs){.shape = SHAPE(4, 6)});
+    output(g, add_op(g, FB_OP_ADD, ARGS(zeros, turned), NULL), "after");
+    output(g, add_op(g, FB_OP_ADD, ARGS(sums, zero), NULL), "before");
+    output(g, add_op(g, FB_OP_ADD, ARGS(x, zero), NULL), "other");
+    output(g, add_op(g, FB_OP_ADD, ARGS(sums, sums), NULL), "twice");
+    g = canonical(g);
+    assert_int_equal(fb_node_at(g, g->outputs[0])->op, FB_OP_PERMUTE);
+    assert_int_equal(fb_node_at(g, g->outputs[1])->op, FB_OP_SCATTER_ADD);
+    assert_int_equal(fb_node_at(g, g->outputs[2])->op, FB_OP_ADD);
+    assert_int_equal(fb_node_at(g, g->outputs[3])->op, FB_OP_ADD);
+    fb_graph_free(g);
+}
+
 static void test_merged_views(void **state)
 {
     (void)state;
@@ -349,7 +371,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dead_and_common), cmocka_unit_test(test_scopes),
-        cmocka_unit_test(test_constants),       cmocka_unit_test(test_identity_views),
+        cmocka_unit_test(test_constants),       cmocka_unit_test(test_identity_views), cmocka_unit_test(test_added_to_zeros),
         cmocka_unit_test(test_merged_views),    cmocka_unit_test(test_scope_keeps_operand),
         cmocka_unit_test(test_loops),           cmocka_unit_test(test_effects),
         cmocka_unit_test(test_varied),          cmocka_unit_test(test_large),

@@ -272,15 +272,15 @@ static void points_are_added_in_any_order(void **state)
 {
     (void)state;
     const dealt cases[] = {
-        {added(1, 5000, 700, 12, 710, FB_F32), "fb_added<false, 256, 12, 4, ", FB_KNOB_ATOMICS, 1, 0, false},
-        {added(1, 9000, 3, 1, 5, FB_F32), "fb_added<true, 1024, 1, 1, ", FB_KNOB_ATOMICS, 1, 0, false},
-        {added(1, 700, 20011, 3, 20011, FB_F32), "fb_added<false, 256, 3, 4, ", FB_KNOB_ATOMICS, 1, 0, false},
-        {added(1, 3000, 333, 70, 333, FB_F64), "fb_added<false, 256, 70, 2, ", FB_KNOB_ATOMICS, 1, 0, false},
-        {added(1, 9000, 11, 8, 2, FB_BF16), "fb_added<true, 1024, 8, 8, ", FB_KNOB_ATOMICS, 1, 0, false},
-        {added(2, 5000, 900, 6, 900, FB_F32), "fb_added<false, 256, 6, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 5000, 700, 12, 710, FB_F32), "fb_added<false, false, 256, 12, 4, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 9000, 3, 1, 5, FB_F32), "fb_added<true, false, 1024, 1, 1, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 700, 20011, 3, 20011, FB_F32), "fb_added<false, false, 256, 3, 4, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 3000, 333, 70, 333, FB_F64), "fb_added<false, false, 256, 70, 2, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(1, 9000, 11, 8, 2, FB_BF16), "fb_added<true, false, 1024, 8, 8, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {added(2, 5000, 900, 6, 900, FB_F32), "fb_added<false, false, 256, 6, ", FB_KNOB_ATOMICS, 1, 0, false},
         {only_added(5000, 700, 12, FB_F32), "fb_added_in_place<false, 256, 12, 4, ", FB_KNOB_ATOMICS, 1, 0, false},
         {only_added(900, 5, 1, FB_F64), "fb_added_in_place<true, 1024, 1, 1, ", FB_KNOB_ATOMICS, 1, 0, false},
-        {only_added(900, 70, 6, FB_F16), "fb_added<false, 256, 6, ", FB_KNOB_ATOMICS, 1, 0, false},
+        {only_added(900, 70, 6, FB_F16), "fb_added<false, false, 256, 6, ", FB_KNOB_ATOMICS, 1, 0, false},
         {only_added(33000, 300, 1, FB_I64), "fb_added_in_place<true, 1024, 1, 1, ", FB_KNOB_ATOMICS, 0, 0, false},
         {only_added(33000, 30, 4, FB_I32), "fb_added_in_place<true, 1024, 4, 4, ", FB_KNOB_ATOMICS, 0, 0, false},
         {only_added(33000, 30, 4, FB_F32), "fb_added", FB_KNOB_ATOMICS, 0, 0, true},

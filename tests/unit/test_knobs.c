@@ -290,6 +290,15 @@ static fb_graph *product(void)
     return finish(g);
 }
 
+static fb_graph *many_points(void)
+{
+    fb_graph *g = fb_graph_new("many_points");
+    fb_attrs places = {.dtype = FB_I64, .shape = DIMS(100000), .dist = FB_DIST_INTEGER, .high = 20000};
+    fb_id both[] = {input(g, "x", DIMS(100000, 32)), add_node(g, FB_OP_INPUT, "at", &places, 0, NULL)};
+    output(g, add_node(g, FB_OP_SCATTER_ADD, "sum", &(fb_attrs){.start = 20000}, 2, both));
+    return finish(g);
+}
+
 /* A GPU whose clock is known, or a team of cores. */
 static fb_planner *planner_of_team(fb_graph *g, fb_device_kind kind)
 {
@@ -323,7 +332,7 @@ static double us_of(fb_graph *(*make)(void), fb_device_kind kind, setting s)
 static void each_moves_the_prediction(void **state)
 {
     (void)state;
-    enum { SLOWER = 1 };
+    enum { SLOWER = 1, FASTER = -1 };
     static const struct {
         fb_graph *(*make)(void);
         fb_device_kind kind;
@@ -342,6 +351,7 @@ static void each_moves_the_prediction(void **state)
         {product, FB_DEVICE_CUDA, {FB_KNOB_TILE_K, 8}, SLOWER},
         {narrow, FB_DEVICE_CUDA, {FB_KNOB_STAGES, 2}, SLOWER},
         {deep_product, FB_DEVICE_CUDA, {FB_KNOB_SPLIT_K, 1}, SLOWER},
+        {many_points, FB_DEVICE_CUDA, {FB_KNOB_ATOMICS, 1}, FASTER},
         {long_elements, FB_DEVICE_HOST, {FB_KNOB_THREADS, 1}, SLOWER},
         {long_elements, FB_DEVICE_HOST, {FB_KNOB_VECTOR, 2}, SLOWER},
         {long_elements, FB_DEVICE_HOST, {FB_KNOB_ROWS, 1 << 20}, SLOWER},

@@ -368,6 +368,19 @@ static fb_graph *crowded(void)
     return made_of_added(600, 1);
 }
 
+static fb_graph *added_near(void)
+{
+    return made_of_added(40, 41);
+}
+
+static fb_graph *added_in_place(void)
+{
+    fb_graph *g = fb_graph_new("index_add");
+    fb_attrs places = {.dtype = FB_I64, .shape = SHAPE(2600), .dist = FB_DIST_INTEGER, .high = 300};
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(2600, 12), FB_F32), at = node(g, FB_OP_INPUT, "at", &places, 0, NULL);
+    return with_output(g, NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 370}), x, at));
+}
+
 /* Rows are named twice, or not at all, or lie outside. */
 static fb_graph *updated(void)
 {
@@ -414,13 +427,14 @@ static fb_graph *attended(void)
     return attention(1, 100, 600, 32, NO_MASK, FB_BF16);
 }
 
+enum { ATOMICS = -1 };
 static const struct {
     const char *name;
     fb_graph *(*make)(void);
     const char *has; /* what it is about, in its text */
     int stages;      /* knob; 0: as it comes */
     int units;       /* multiprocessors; 0: a device's */
-    int parts;       /* knob; 0: as it comes */
+    int parts;       /* knob; 0: as it comes; ATOMICS: that one */
 } cases[] = {
     {"columns", columns, "fb_columns<", 0, 0, 0},
     {"columns, arg", columns_arg, "fb_columns_arg<", 0, 0, 0},
@@ -447,15 +461,18 @@ static const struct {
     {"rank, several blocks a row", ranked_apart, "fb_ranked<1024, 1024>", 0, 0, 0},
     {"cumsum of columns", running_columns, "fb_scan_columns<fb_plus, ", 0, 0, 0},
     {"index_add, a shared index", sorted, "fb_sorted_together<512, 12, 4, true, ", 0, 0, 3},
+    {"index_add, atomics", sorted, "fb_added<false, false, 256, 12, 4, ", 0, 2, ATOMICS},
+    {"index_add, atomics in place", added_in_place, "fb_added_in_place<false, 256, 12, 4, ", 0, 2, ATOMICS},
+    {"index_add, atomics near", added_near, "fb_added<true, false, 1024, 12, 4, ", 0, 1, ATOMICS},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* The plan with that many blocks for the index of the kernel that makes the output. */
-static fb_plan *shared_by(fb_plan *plan, const fb_graph *g, int parts)
+/* The plan with a knob of the kernel that makes the output. */
+static fb_plan *with_knob(fb_plan *plan, const fb_graph *g, fb_knob which, int value)
 {
     fb_plan *next = NULL;
-    fb_edit knob = {.kind = FB_EDIT_KNOB, .a = g->outputs[0], .b = FB_NONE, .knob = FB_KNOB_PARTS, .value = parts};
+    fb_edit knob = {.kind = FB_EDIT_KNOB, .a = g->outputs[0], .b = FB_NONE, .knob = which, .value = value};
     fb_verdict v = fb_plan_try(plan, &knob, &next);
     if (!next) fail_msg("%s", v.text);
     fb_plan_free(plan);
@@ -480,7 +497,8 @@ static fb_program *lowered(int c, fb_graph *g)
         fb_plan_free(plan);
         plan = next;
     }
-    if (cases[c].parts) plan = shared_by(plan, g, cases[c].parts);
+    if (cases[c].parts > 0) plan = with_knob(plan, g, FB_KNOB_PARTS, cases[c].parts);
+    if (cases[c].parts == ATOMICS) plan = with_knob(plan, g, FB_KNOB_ATOMICS, 1);
     if (cases[c].make == attended) plan = with_tile_k(plan, g, "mixed", 64);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[c].name, err.text);
@@ -535,6 +553,10 @@ static const struct {
     {12, "+ place[k]] = key[k];", "fb_meet<THREADS>();"},
     {24, "begins[i * BLOCKS + block] = ", "fb_meet<THREADS>();"},
     {24, "(room, block, (AT)POINTS, row_at, keys, begins);", "fb_sorted_meet(arrivals, block, BLOCKS)"},
+    {25, "fb_add_atomically(sums[row * GROUPS + group].at, values);", "fb_sorted_meet(arrivals, block, BLOCKS)"},
+    {26, "FB_DEVICE void fb_added_in_place(", "fb_sorted_meet(arrivals, block, BLOCKS)"},
+    {27, "near[0][i] = 0;", "fb_meet<THREADS>();"},
+    {27, "fb_add_one(&near[row * EACH + v][group], values.at[v]);", "fb_meet<THREADS>();"},
     {12, "parts[threadIdx.x] = sums.at[v];", "fb_meet<THREADS>();"},
     {12, "room.named[i] = 0;", "fb_meet<THREADS>();"},
     {15, "FB_DEVICE void await(", "fb_count_wait(count"},
