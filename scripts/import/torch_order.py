@@ -8,7 +8,7 @@ import math
 
 import torch
 from torch_calls import CALLS, _arange, call, from_end, in_a_line, lowest, places
-from torch_graph import FLOATS, Unsupported, Value, broadcast
+from torch_graph import FLOATS, Unsupported, Value, broadcast, promoted
 
 
 # ---- sorts
@@ -203,10 +203,33 @@ def _multilabel_margin_loss(g, x, target, reduction=1):
 # ---- searches and counts
 
 
+FEW_BOUNDS = 8  # that are compared one by one
+
+
 def counted_below(g, values, bounds, right, out_int32):
-    """How many of the bounds, a last dimension, lie before each value."""
-    before = g.binary("le" if right else "lt", bounds, values, "bool")
-    y = g.reduce("sum", g.cast(before, "i64"), -1, False)
+    """How many of the bounds, sorted along a last dimension, lie before each value (with a last dimension of 1): many are found
+    by halves. What is no number lies behind all of them."""
+    n, lead = bounds.shape[-1], bounds.shape[:-2]
+    kind = promoted(bounds, values)
+    bounds, values = g.cast(bounds, kind), g.cast(values, kind)
+    above = "gt" if right else "ge"
+    if n <= FEW_BOUNDS:
+        before = g.unary("logical_not", g.binary(above, bounds, values, "bool"))
+        y = g.reduce("sum", g.cast(before, "i64"), -1, False)
+        return g.cast(y, "i32") if out_int32 else y
+    values = g.view(values, values.shape[:-1])
+    flat, first = g.view(bounds, [math.prod(bounds.shape)]), None
+    if lead:
+        first = g.binary("mul", _arange(g, end=math.prod(lead)), n)
+        first = g.view(g.cast(first, "i64"), lead + [1] * (len(values.shape) - len(lead)))
+    y, step = g.expand(g.const(0, "i64"), values.shape), 1 << n.bit_length() - 1
+    while step:
+        at = g.binary("minimum", g.binary("add", y, step - 1), n - 1)
+        at = g.binary("add", at, first) if first else at
+        before = g.unary("logical_not", g.binary(above, g.add("embedding", [flat, at], values.shape, kind), values, "bool"))
+        here = g.binary("le", g.binary("add", y, step), n, "bool") if n + 1 & n else None
+        y = g.where(g.binary("logical_and", here, before, "bool") if here else before, g.binary("add", y, step), y)
+        step //= 2
     return g.cast(y, "i32") if out_int32 else y
 
 
@@ -293,6 +316,20 @@ def put(g, x, rows, flat, values, last):
     return g.where(hit, g.cast(new, x.dtype), x, x.dtype)
 
 
+FEW_PLACED, MOST_LOOKED_AT = 64, 1 << 24  # elements put, each looked for at each place; all in all
+
+
+def put_few(g, x, flat, values):
+    """As put, where each place looks at all that are put; the last one stays."""
+    rows, rest, m = x.shape[0], x.shape[1:], flat.shape[0]
+    here = g.binary("eq", g.view(flat, [1, m]), g.view(_arange(g, end=rows), [rows, 1]), "bool")
+    which = g.reduce("amax", g.where(here, _arange(g, end=m), -1), -1, False)
+    kind = "i32" if x.dtype == "bool" else x.dtype
+    new = g.add("embedding", [g.cast(values, kind), g.binary("maximum", which, 0)], [rows] + rest, kind)
+    new = g.cast(new, x.dtype)
+    return g.where(g.view(g.binary("ge", which, 0, "bool"), [rows] + [1] * len(rest)), new, x, x.dtype)
+
+
 @call("index_put", "_unsafe_index_put")
 def _index_put(g, x, indices, values, accumulate=False):
     """Of elements that are put at one place the last stays; PyTorch promises no order."""
@@ -320,6 +357,8 @@ def _index_put(g, x, indices, values, accumulate=False):
     laid = g.view(g.permute(x, axes), [rows] + rest)
     if accumulate:
         laid = g.binary("add", laid, g.add("index_add", [g.cast(values, x.dtype), flat], [rows] + rest, x.dtype, start=rows))
+    elif 0 < m <= FEW_PLACED and rows * m <= MOST_LOOKED_AT:
+        laid = put_few(g, laid, flat, values)
     else:
         laid = put(g, laid, rows, flat, values, last_ones(g, flat))
     return g.permute(g.view(laid, [x.shape[d] for d in axes]), [axes.index(d) for d in range(len(axes))])
