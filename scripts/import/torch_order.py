@@ -319,15 +319,22 @@ def put(g, x, rows, flat, values, last):
 FEW_PLACED, MOST_LOOKED_AT = 64, 1 << 24  # elements put, each looked for at each place; all in all
 
 
-def put_few(g, x, flat, values):
-    """As put, where each place looks at all that are put; the last one stays."""
-    rows, rest, m = x.shape[0], x.shape[1:], flat.shape[0]
+def put_few(g, x, dims, flat, values):
+    """x with values [m, …] put at flat [m] along its dims, where each place looks at all that are put; the last one stays. What
+    lies as x does is stored as it is read."""
+    m, other = flat.shape[0], [d for d in range(len(x.shape)) if d not in dims]
+    rows, rest = math.prod(x.shape[d] for d in dims), [x.shape[d] for d in other]
+    axes = dims + other
+    back = [axes.index(d) for d in range(len(axes))]
+
+    def as_x(y, rest):
+        return g.permute(g.view(y, [x.shape[d] for d in dims] + rest), back)
     here = g.binary("eq", g.view(flat, [1, m]), g.view(_arange(g, end=rows), [rows, 1]), "bool")
     which = g.reduce("amax", g.where(here, _arange(g, end=m), -1), -1, False)
     kind = "i32" if x.dtype == "bool" else x.dtype
     new = g.add("embedding", [g.cast(values, kind), g.binary("maximum", which, 0)], [rows] + rest, kind)
-    new = g.cast(new, x.dtype)
-    return g.where(g.view(g.binary("ge", which, 0, "bool"), [rows] + [1] * len(rest)), new, x, x.dtype)
+    hit = as_x(g.binary("ge", which, 0, "bool"), [1] * len(rest))
+    return g.where(hit, as_x(g.cast(new, x.dtype), rest), x, x.dtype)
 
 
 @call("index_put", "_unsafe_index_put")
@@ -354,11 +361,11 @@ def _index_put(g, x, indices, values, accumulate=False):
     values = g.permute(values, list(range(before, before + k)) + list(range(before)) + list(range(before + k, k + len(rest))))
     rows, m = math.prod(x.shape[d] for d in dims), math.prod(shape)
     flat, values = g.view(flat, [m]), g.view(values, [m] + rest)
+    if not accumulate and 0 < m <= FEW_PLACED and rows * m <= MOST_LOOKED_AT:
+        return put_few(g, x, dims, flat, values)
     laid = g.view(g.permute(x, axes), [rows] + rest)
     if accumulate:
         laid = g.binary("add", laid, g.add("index_add", [g.cast(values, x.dtype), flat], [rows] + rest, x.dtype, start=rows))
-    elif 0 < m <= FEW_PLACED and rows * m <= MOST_LOOKED_AT:
-        laid = put_few(g, laid, flat, values)
     else:
         laid = put(g, laid, rows, flat, values, last_ones(g, flat))
     return g.permute(g.view(laid, [x.shape[d] for d in axes]), [axes.index(d) for d in range(len(axes))])

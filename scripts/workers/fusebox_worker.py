@@ -432,6 +432,17 @@ MOVED = 1e-11  # of each double, at random, to see how far results go with it (C
 ALLOWED = {"bf16": 3e-2, "f16": 5e-3, "f32": 2e-4, "f64": 1e-10}  # of the largest value of an output
 
 
+ROUNDED = {"bf16": 2.0**-7, "f16": 2.0**-10, "f32": 2.0**-20, "f64": 2.0**-50}  # of each value: what a framework's arithmetic may do
+TURNS = [(draw, sign) for draw in range(8) for sign in (1, -1)]  # two that stand equal change places in one of each pair
+
+
+def rounded_of(graph):
+    """How far the values of a graph go by roundings, its inputs by so little that equals alone change places, and what is no
+    more than 0."""
+    dtypes = {n["dtype"] for n in graph["nodes"]}
+    return next(a for d, a in ROUNDED.items() if d in dtypes or d == "f64"), MOVED, 2.0**-24 if "f16" in dtypes else 2.0**-126
+
+
 def allowed_of(graph):
     """How far an answer may be off."""
     dtypes = {n["dtype"] for n in graph["nodes"]}
@@ -485,6 +496,11 @@ class Case:
         self.verified.add(self.seed)
 
     # -- the answer
+
+    def leave_open(self, elements):
+        """So many that a decision between equals, or near ones, made what they are."""
+        if elements:
+            self.error["undecided"] = self.error.get("undecided", 0) + elements
 
     def compare(self, node, shape, far, worst, allowed, moved=None):
         """`far`: the largest difference and the largest value that was expected; `worst` says where, as (at, got, want).

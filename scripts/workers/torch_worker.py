@@ -477,11 +477,11 @@ def function(graph, scopes, wide=False, groups=None):
     return names["model"], [graph["nodes"][i] for i in out.inputs]
 
 
-def moving():
+def moving(by=shared.MOVED, draw=7, zero=0.0):
     """A mode in which every double that is computed comes out a little larger or smaller, each by its own draw; `largest`
     of them all."""
     from torch.utils._python_dispatch import TorchDispatchMode
-    draws = torch.Generator(DEVICE).manual_seed(7)
+    draws = torch.Generator(DEVICE).manual_seed(draw)
 
     class Moving(TorchDispatchMode):
         largest = 0.0
@@ -492,7 +492,8 @@ def moving():
                 return out
             finite = out[out.isfinite()]
             self.largest = max(self.largest, finite.abs().max().item() if finite.numel() else 0.0)
-            return out * (1 + shared.MOVED * (2 * torch.rand(out.shape, generator=draws, dtype=out.dtype, device=out.device) - 1))
+            drawn = 2 * torch.rand(out.shape, generator=draws, dtype=out.dtype, device=out.device) - 1
+            return out * (1 + by * drawn) + zero * drawn
     return Moving()
 
 
@@ -720,8 +721,26 @@ class Case(shared.Case):
                 beside.append(mode.largest)
             off = (beside[0][k].double() - want[k].double()).abs()
             return (off[off.isfinite()].max().item() if bool(off.isfinite().any()) else 0.0) / shared.MOVED, beside[1]
+
+        def turned(k, differ):
+            """Elements of an integer result that a decision between values makes another, where these go by what roundings do."""
+            by, least, zero = shared.rounded_of(self.graph)
+            turns = torch.zeros_like(differ)
+            for draw, sign in shared.TURNS:
+                if not bool((differ & ~turns).any()):
+                    break
+                with moving(sign * least, draw):
+                    near = [a.double() * 1 if a.is_floating_point() else a for a in arguments]
+                with moving(sign * by, draw, sign * zero):
+                    turns |= wide(*near)[k] != want[k]
+            return turns
         allowed = allowed_of(self.graph)
         for k, (i, a, b) in enumerate(zip(checked(self.graph), got, want)):
+            if a.numel() and not b.is_floating_point() and bool((a.to(b.device) != b).any()):
+                differ = a.to(b.device) != b
+                turns = turned(k, differ)
+                self.leave_open(int((turns & differ).sum()))
+                a = torch.where(turns, b, a.to(b.device))
             if a.numel():
                 self.hold(self.graph["nodes"][i], a, b, allowed, functools.partial(moved, k))
         del got, want, arguments
