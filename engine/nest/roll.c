@@ -251,22 +251,34 @@ static void substitute(fb_builder *b, fb_section *s, fb_ix from, fb_ix to)
     for (int i = 0; i < s->n_roots; i++) s->roots[i].at = fb_ix_substitute(b->nest->pool, s->roots[i].at, from, to);
 }
 
-/* The loops of `space` take the names of their places; a member variable that numbers tables keeps its own. Two steps,
- * since old and new variables may be the same ones. */
-static void renumber(fb_builder *b, fb_section *s, fb_space *space, char kind)
+static bool keeps_name(const fb_section *s, const fb_space *space, int d, char kind)
 {
-    fb_space old = *space;
-    for (int d = 0; d < old.n; d++) {
-        if (kind == 'r' && s->n_tables && old.var[d] == s->member) continue;
-        fb_ix parked = fb_builder_var(b, 'p', d, old.extent[d]);
-        substitute(b, s, old.var[d], parked);
-        space->var[d] = parked;
+    return kind == 'r' && s->n_tables && space->var[d] == s->member;
+}
+
+/* The loops of all spaces, of the rows (-1) as well or from the first on, take the names of their places; a member variable
+ * that numbers tables keeps its own. All leave their old names before one takes a new one, which may have been another's, of
+ * another space too. */
+static void renumber(fb_builder *b, fb_section *s, int from)
+{
+    for (int i = from; i < s->n_spaces; i++) {
+        fb_space *space = i < 0 ? &s->rows : &s->spaces[i];
+        for (int d = 0; d < space->n; d++) {
+            if (keeps_name(s, space, d, i < 0 ? 'r' : 'i')) continue;
+            fb_ix parked = fb_builder_var(b, 'p', (i + 3) * FB_MAX_ROW_VARS + d, space->extent[d]);
+            substitute(b, s, space->var[d], parked);
+            space->var[d] = parked;
+        }
     }
-    for (int d = 0; d < old.n; d++) {
-        if (kind == 'r' && s->n_tables && old.var[d] == s->member) continue;
-        fb_ix var = fb_builder_var(b, kind, d - (kind == 'r' && s->n_tables > 0), old.extent[d]);
-        substitute(b, s, space->var[d], var);
-        space->var[d] = var;
+    for (int i = from; i < s->n_spaces; i++) {
+        const char kind = i < 0 ? 'r' : 'i';
+        fb_space *space = i < 0 ? &s->rows : &s->spaces[i];
+        for (int d = 0; d < space->n; d++) {
+            if (keeps_name(s, space, d, kind)) continue;
+            fb_ix var = fb_builder_var(b, kind, d - (i < 0 && s->n_tables > 0), space->extent[d]);
+            substitute(b, s, space->var[d], var);
+            space->var[d] = var;
+        }
     }
 }
 
@@ -320,11 +332,8 @@ void fb_section_collapse(fb_builder *b, fb_section *s)
 {
     s->spaces = fb_arena_copy(b->nest->arena, s->spaces, (size_t)s->n_spaces * sizeof *s->spaces);
     collapse_space(b, s, &s->rows, 'r');
-    renumber(b, s, &s->rows, 'r');
-    for (int i = 0; i < s->n_spaces; i++) {
-        collapse_space(b, s, &s->spaces[i], 'i');
-        renumber(b, s, &s->spaces[i], 'i');
-    }
+    for (int i = 0; i < s->n_spaces; i++) collapse_space(b, s, &s->spaces[i], 'i');
+    renumber(b, s, -1);
     recount_rows(b, s);
 }
 
@@ -332,6 +341,7 @@ void fb_section_collapse(fb_builder *b, fb_section *s)
 void fb_section_collapse_spaces(fb_builder *b, fb_section *s)
 {
     s->spaces = fb_arena_copy(b->nest->arena, s->spaces, (size_t)s->n_spaces * sizeof *s->spaces);
-    for (int i = 0; i < s->n_spaces; i++)
-        if (collapse_space(b, s, &s->spaces[i], 'i')) renumber(b, s, &s->spaces[i], 'i');
+    bool any = false;
+    for (int i = 0; i < s->n_spaces; i++) any |= collapse_space(b, s, &s->spaces[i], 'i');
+    if (any) renumber(b, s, 0);
 }
