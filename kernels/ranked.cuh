@@ -29,6 +29,109 @@ FB_DEVICE unsigned fb_ranked_until(const uint64_t *keys, unsigned halves, uint64
     return before;
 }
 
+FB_DEVICE uint64_t fb_ranked_across(uint64_t key, int mask)
+{
+    const unsigned high = __shfl_xor_sync(0xffffffffu, (unsigned)(key >> 32), mask);
+    const unsigned low = __shfl_xor_sync(0xffffffffu, (unsigned)key, mask);
+    return (uint64_t)high << 32 | low;
+}
+
+FB_DEVICE uint64_t fb_ranked_less(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+// ---- rows that a team sorts in registers ----
+
+// A team's row: of OWN keys each thread has EACH. The key that stands at place p is lane p % 32's, the p / 32 % EACH-th of
+// warp p / 32 / EACH.
+template <int TEAM, int OWN> struct fb_ranked_row_room {
+    unsigned ranks[OWN];
+    uint64_t keys[TEAM > 32 ? OWN : 1]; // handed from warp to warp
+};
+
+template <int TEAM> FB_DEVICE void fb_ranked_meet()
+{
+    if constexpr (TEAM > 32)
+        fb_meet<TEAM>();
+    else
+        __syncwarp();
+}
+
+// Bitonic, in order afterwards. No two keys are equal but those that are none, which come last.
+template <int TEAM, int OWN> FB_DEVICE void fb_ranked_sort(uint64_t (&key)[OWN / TEAM], fb_ranked_row_room<TEAM, OWN> &room)
+{
+    constexpr int EACH = OWN / TEAM;
+    const int first = threadIdx.x % TEAM / 32 * 32 * EACH + threadIdx.x % 32;
+#pragma unroll
+    for (int run = 2; run <= OWN; run *= 2) {
+#pragma unroll
+        for (int apart = run / 2; apart > 0; apart /= 2) {
+            if (apart >= 32 * EACH) {
+#pragma unroll
+                for (int e = 0; e < EACH; e++) room.keys[first + 32 * e] = key[e];
+                fb_ranked_meet<TEAM>();
+            }
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                const int at = first + 32 * e, other = apart < 32 || apart >= 32 * EACH ? e : e ^ apart / 32;
+                const bool rises = (at & run) == 0, low = (at & apart) == 0;
+                if (other < e) continue; // done with its pair
+                if (other > e) {
+                    const uint64_t x = key[e], y = key[other];
+                    const bool turns = (x > y) == rises;
+                    key[e] = turns ? y : x, key[other] = turns ? x : y;
+                    continue;
+                }
+                const uint64_t its = apart < 32 ? fb_ranked_across(key[e], apart) : room.keys[at ^ apart];
+                if ((its < key[e]) == (rises == low)) key[e] = its;
+            }
+            if (apart >= 32 * EACH) fb_ranked_meet<TEAM>();
+        }
+    }
+}
+
+// Ranks of a row of n elements, in shared memory until the next call, each team its own; of the first MOST alone where that
+// is not 0, and MOST for all others. order_at(place): the element's order. Teams of more than a warp are a block each.
+template <int THREADS, int TEAM, int OWN, int MOST, class AT, class ORDER>
+FB_DEVICE const unsigned *fb_ranked_row(AT n, const ORDER &order_at)
+{
+    constexpr int EACH = OWN / TEAM;
+    static_assert(TEAM == 32 || (TEAM == THREADS && MOST == 0), "what does more is a warp");
+    __shared__ fb_ranked_row_room<TEAM, OWN> rooms[THREADS / TEAM];
+    fb_ranked_row_room<TEAM, OWN> &room = rooms[threadIdx.x / TEAM];
+    uint64_t key[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        const AT i = e * TEAM + threadIdx.x % TEAM;
+        key[e] = i < n ? (uint64_t)order_at(i) << 32 | (unsigned)i : ~(uint64_t)0;
+    }
+    fb_ranked_meet<TEAM>(); // the ranks before have been read
+    if constexpr (MOST > 0) {
+#pragma unroll
+        for (int e = 0; e < EACH; e++) room.ranks[e * TEAM + threadIdx.x % TEAM] = MOST;
+        __syncwarp();
+        for (int place = 0; place < MOST; place++) {
+            uint64_t best = key[0];
+#pragma unroll
+            for (int e = 1; e < EACH; e++) best = fb_ranked_less(best, key[e]);
+#pragma unroll
+            for (int mask = 16; mask > 0; mask /= 2) best = fb_ranked_less(best, fb_ranked_across(best, mask));
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                if (key[e] == best) key[e] = ~(uint64_t)0;
+            if (threadIdx.x % 32 == 0 && best != ~(uint64_t)0) room.ranks[(unsigned)best] = place;
+        }
+    } else {
+        fb_ranked_sort<TEAM, OWN>(key, room);
+        const int first = threadIdx.x % TEAM / 32 * 32 * EACH + threadIdx.x % 32;
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            if ((unsigned)key[e] < (unsigned)n) room.ranks[(unsigned)key[e]] = first + 32 * e;
+    }
+    fb_ranked_meet<TEAM>();
+    return room.ranks;
+}
+
+// ---- rows that are more than a block sorts ----
+
 // Counts n keys, each of those that come before the last of the block's first `few` at the first that it goes before; so many
 // of these are `halves`, a power of two.
 template <int THREADS, int OWN, class AT, class KEY>

@@ -1597,21 +1597,30 @@ static void emit_ranked(frame *f)
     lines.n = last;
     fb_needs_text(&e->needs, FB_TEXT_RANKED);
     const char *line = f->x.parts > 1 ? fb_arena_printf(e->arena, "%s / %d", f->block, f->x.parts) : f->block;
+    const int team = f->x.parts > 1 ? f->x.threads : own / f->x.each, teams = f->x.threads / team;
+    const bool ragged = fb_space_points(&lines) % teams != 0;
+    if (teams > 1) line = fb_arena_printf(e->arena, "(%s * %d + threadIdx.x / %d)", line, teams, team);
+    if (ragged) {
+        fb_emit(e, "const bool fb_is_line = %s < %" PRId64 ";", line, fb_space_points(&lines));
+        line = fb_arena_printf(e->arena, "(fb_is_line ? %s : 0)", line);
+    }
     if (last) {
         fb_emit(e, "const fb_at fb_line = (fb_at)%s;", line);
         declare_point(f, &lines, "fb_line");
     }
-    if (f->x.parts > 1)
-        fb_emit(e, "const fb_at fb_first = (fb_at)%s %% %d * %d;", f->block, f->x.parts, own);
-    else
-        fb_emit(e, "const fb_at fb_first = 0;");
+    if (f->x.parts > 1) fb_emit(e, "const fb_at fb_first = (fb_at)%s %% %d * %d;", f->block, f->x.parts, own);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
     fb_section_needed(s, 0, needed);
     fb_emit_count_uses(e, needed, rank->over, 0);
     value_at(f, "fb_element_at = [&](fb_at fb_point)", &s->spaces[rank->over], rank->args[0]);
     fb_emit(e, "const auto fb_order_at = [&](fb_at fb_point) { return %sfb_order(fb_element_at(fb_point)); };",
             FB_MUTATE(60, largest, false) ? "~" : "");
-    if (f->x.first_places)
+    if (f->x.parts == 1)
+        fb_emit(e,
+                "const unsigned *const fb_ranks = fb_ranked_row<%d, %d, %d, %" PRId64 ">((fb_at)%" PRId64
+                ", fb_order_at);",
+                f->x.threads, team, own, f->x.first_places, n);
+    else if (f->x.first_places)
         rank_first_places(f, line, n);
     else
         fb_emit(e,
@@ -1619,8 +1628,10 @@ static void emit_ranked(frame *f)
                 "u, fb_order_at);",
                 f->x.threads, own, n, fb_schedule_places(e->nest, s, v));
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
-    fb_emit_for(e, "int", "fb_own", "threadIdx.x", fb_emit_number(e, own), fb_emit_number(e, f->x.threads));
-    fb_emit(e, "const fb_at %s = fb_first + fb_own;", at);
+    if (ragged) fb_emit_if(e, "fb_is_line");
+    const char *own_first = teams > 1 ? fb_arena_printf(e->arena, "threadIdx.x %% %d", team) : "threadIdx.x";
+    fb_emit_for(e, "int", "fb_own", own_first, fb_emit_number(e, own), fb_emit_number(e, team));
+    fb_emit(e, "const fb_at %s = %sfb_own;", at, f->x.parts > 1 ? "fb_first + " : "");
     if (n % own) fb_emit_if(e, "%s < %" PRId64, at, n);
     for (int depth = 0; depth <= fb_emit_deepest(s); depth++) {
         store_row_values(f, depth);
@@ -1631,6 +1642,7 @@ static void emit_ranked(frame *f)
     }
     if (n % own) fb_emit_close(e);
     fb_emit_close(e);
+    if (ragged) fb_emit_close(e);
 }
 
 /* ---- index_add, sorted (kernels/sorted.cuh) or by atomic additions (kernels/added.cuh) ---- */

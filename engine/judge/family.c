@@ -149,8 +149,14 @@ static double turning_us(const fb_machine *m, const fb_convolution *c, fb_dtype 
 static double convolution_us(const fb_machine *m, const fb_convolution *c, const fb_rate_curve *rates, fb_dtype dtype,
                              bool by_places)
 {
-    enum { BLOCK = 8 }; /* channels that tensor cores take at a time, and multiply by zeros where there are fewer */
+    enum {
+        BLOCK = 8, /* channels that tensor cores take at a time, and multiply by zeros where there are fewer */
+        /* channels that are made at a time. An H200: 3 × 3 of one channel to two, 16 pictures of 1024 × 1024: 721 µs where 83
+         * were foreseen */
+        MADE = 16,
+    };
     double flops = fb_convolution_flops(c);
+    if (m->target->grid && c->groups == 1 && c->out < MADE) flops *= (double)MADE / (double)c->out;
     if (m->target->grid && fb_dtype_is_half(dtype)) flops *= (double)fb_ceil_div(c->in, BLOCK) * BLOCK / (double)c->in;
     double us = fb_time_us(flops, fb_rate_at(&m->convolution, flops));
     if (!m->target->grid) return us + fb_schedule_host_copies_us(m, c, dtype);

@@ -251,6 +251,12 @@ static void substitute(fb_builder *b, fb_section *s, fb_ix from, fb_ix to)
     for (int i = 0; i < s->n_roots; i++) s->roots[i].at = fb_ix_substitute(b->nest->pool, s->roots[i].at, from, to);
 }
 
+/* A name that no loop has otherwise: of loop d of a space (-1: the rows), or of what it and the next one have become. */
+static fb_ix parked_var(fb_builder *b, int space, bool is_one, int d, int64_t extent)
+{
+    return fb_builder_var(b, 'p', (2 * (space + 2) + is_one) * FB_MAX_ROW_VARS + d, extent);
+}
+
 static bool keeps_name(const fb_section *s, const fb_space *space, int d, char kind)
 {
     return kind == 'r' && s->n_tables && space->var[d] == s->member;
@@ -265,7 +271,7 @@ static void renumber(fb_builder *b, fb_section *s, int from)
         fb_space *space = i < 0 ? &s->rows : &s->spaces[i];
         for (int d = 0; d < space->n; d++) {
             if (keeps_name(s, space, d, i < 0 ? 'r' : 'i')) continue;
-            fb_ix parked = fb_builder_var(b, 'p', (i + 3) * FB_MAX_ROW_VARS + d, space->extent[d]);
+            fb_ix parked = parked_var(b, i, false, d, space->extent[d]);
             substitute(b, s, space->var[d], parked);
             space->var[d] = parked;
         }
@@ -282,9 +288,11 @@ static void renumber(fb_builder *b, fb_section *s, int from)
     }
 }
 
-/* False: no two of its loops are one. */
-static bool collapse_space(fb_builder *b, fb_section *s, fb_space *space, char kind)
+/* Of a space (-1: the rows). False: no two of its loops are one. */
+static bool collapse_space(fb_builder *b, fb_section *s, int number)
 {
+    const char kind = number < 0 ? 'r' : 'i';
+    fb_space *space = number < 0 ? &s->rows : &s->spaces[number];
     const int was = space->n;
     int first = kind != 'r' ? 0 : s->blocked ? s->blocked : s->n_tables > 0;
     fb_added added; /* which keeps the variable that numbers rows */
@@ -293,7 +301,7 @@ static bool collapse_space(fb_builder *b, fb_section *s, fb_space *space, char k
         rewrite r = {.b = b, .outer = space->var[d], .inner = space->var[d + 1], .extent = space->extent[d + 1]};
         if (any_tells_apart(&r, s)) continue;
         int64_t extent = space->extent[d] * space->extent[d + 1];
-        fb_ix both = fb_builder_var(b, 'p', FB_MAX_ROW_VARS + d, extent);
+        fb_ix both = parked_var(b, number, true, d, extent);
         substitute(b, s, r.outer, fb_ix_const(b->nest->pool, 0));
         substitute(b, s, r.inner, both);
         space->var[d] = both;
@@ -331,8 +339,7 @@ static void recount_rows(fb_builder *b, fb_section *s)
 void fb_section_collapse(fb_builder *b, fb_section *s)
 {
     s->spaces = fb_arena_copy(b->nest->arena, s->spaces, (size_t)s->n_spaces * sizeof *s->spaces);
-    collapse_space(b, s, &s->rows, 'r');
-    for (int i = 0; i < s->n_spaces; i++) collapse_space(b, s, &s->spaces[i], 'i');
+    for (int i = -1; i < s->n_spaces; i++) collapse_space(b, s, i);
     renumber(b, s, -1);
     recount_rows(b, s);
 }
@@ -342,6 +349,6 @@ void fb_section_collapse_spaces(fb_builder *b, fb_section *s)
 {
     s->spaces = fb_arena_copy(b->nest->arena, s->spaces, (size_t)s->n_spaces * sizeof *s->spaces);
     bool any = false;
-    for (int i = 0; i < s->n_spaces; i++) any |= collapse_space(b, s, &s->spaces[i], 'i');
+    for (int i = 0; i < s->n_spaces; i++) any |= collapse_space(b, s, i);
     if (any) renumber(b, s, 0);
 }

@@ -93,17 +93,46 @@ static int64_t first_places(const fb_nest *nest, const fb_section *s, const fb_s
     return places <= x->rows_a_block && 2 * places * x->parts <= n ? places : 0;
 }
 
+/* A row that has room in the registers of a warp, or of a block: four keys a thread, of short rows as many as there are
+ * for a warp. Few first places a warp looks for one by one. */
+static void deal_whole(const fb_nest *nest, const fb_section *s, int asked, int64_t n, fb_section_schedule *x)
+{
+    enum { WARP = 32, OF_WARP = 256, EACH = 4, MOST_EACH = 8, THREADS = 256, FEW = 8, MOST_THREADS = 1024 };
+    const int own = fb_power_of_two(n, 1 << 30);
+    const int64_t lines = fb_space_points(&s->rows) / n, places = fb_schedule_places(nest, s, x->ranked);
+    int team = own <= OF_WARP ? WARP : own / EACH;
+    if (nest->stage && team > THREADS) team = THREADS;
+    x->threads = team > WARP ? team : THREADS;
+    if (asked && team > WARP) {
+        x->threads = fb_power_of_two(asked, MOST_THREADS);
+        if (x->threads > own / 2) x->threads = own / 2;
+        if (x->threads < own / MOST_EACH) x->threads = own / MOST_EACH;
+        team = x->threads;
+    } else if (asked) {
+        x->threads = fb_power_of_two(asked, MOST_THREADS);
+        if (x->threads < WARP) x->threads = WARP;
+    }
+    x->rows_a_block = own;
+    x->each = own / team;
+    x->parts = 1;
+    x->blocks = fb_ceil_div(lines, x->threads / team);
+    x->first_places = team == WARP && places <= FEW && places < n ? places : 0;
+}
+
 bool fb_schedule_deal_ranked(const fb_nest *nest, const fb_section *s, int asked, fb_section_schedule *x)
 {
     enum { LEAST = 33, OWN = 2048, THREADS = 1024, STAGE_THREADS = 256 }; /* counted as fast; what a block sorts */
     const fb_val v = rank_of(nest, s, LEAST, INT32_MAX);
     if (v == FB_NONE || s->n_passes > 1 || fb_dtype_size(s->values[s->values[v].args[0]].dtype) > 4) return false;
     const int64_t n = s->rows.extent[s->rows.n - 1], lines = fb_space_points(&s->rows) / n;
-    int own = fb_power_of_two(n, OWN);
-    if (n > OWN && lines * fb_ceil_div(n, OWN) < FB_UNITS_ABOUT) own = OWN / 2;
+    const int own = lines * fb_ceil_div(n, OWN) < FB_UNITS_ABOUT ? OWN / 2 : OWN;
     x->deal = FB_DEAL_RANKED;
     x->ranked = v;
-    x->threads = n > OWN ? THREADS : own / 2;
+    if (n <= OWN) {
+        deal_whole(nest, s, asked, n, x);
+        return true;
+    }
+    x->threads = THREADS;
     if (asked) x->threads = fb_power_of_two(asked, own);
     if (nest->stage && x->threads > STAGE_THREADS) x->threads = STAGE_THREADS;
     x->rows_a_block = own;

@@ -45,7 +45,7 @@ typedef struct {
     int ranges; /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
     int sharing;              /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
     fb_val ranked;            /* FB_DEAL_RANKED: the rank */
-    int64_t first_places;     /* … of which a row's blocks leave each other so many; 0: each goes through the row */
+    int64_t first_places;     /* … of which a row's blocks leave each other so many, or a warp finds so many; 0: all are found */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */
@@ -55,7 +55,7 @@ typedef struct {
     bool near;     /* FB_DEAL_ADDED: a block adds up its points in shared memory, and then to what all have */
     bool clears;   /* FB_DEAL_ADDED: sums beside the result, so many that they are made zeros first */
     bool in_place; /* FB_DEAL_ADDED: points are added to the result itself, not to sums beside it */
-    int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_SORTED, _ADDED: neighbours of a row that
+    int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_RANKED: of a row that one team sorts, keys of a thread; FB_DEAL_SORTED, _ADDED: neighbours of a row that
                * it sums; FB_DEAL_COLUMNS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise */

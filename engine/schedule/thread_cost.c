@@ -382,6 +382,26 @@ static work of_atomics(const fb_nest *nest, const fb_section *s, const fb_sectio
     return w;
 }
 
+/* Keys of a row in the registers of its team: exchanged within a thread, between lanes, and between warps by way of shared
+ * memory. */
+static work of_ranked_rows(const fb_section_schedule *x)
+{
+    enum {
+        EXCHANGED = 9, /* instructions of a key's step, … */
+        STEP = 40,     /* … and the cycles that it is waited for */
+        FOUND = 8,     /* of a warp's least, one of five times */
+    };
+    const double each = x->each, bits = log2((double)x->rows_a_block);
+    const double steps = bits * (bits + 1) / 2, far = fmax(bits - log2(32 * each), 0), across = far * (far + 1) / 2;
+    work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = SORTING, .meets = true, .whole = true};
+    w.chain = 2 * WAIT + steps * STEP + across * 2 * (FB_ROUND_CYCLES + SHARED);
+    w.instructions = steps * each * EXCHANGED + across * each * 2 * LOAD + each * 4 * LOAD;
+    if (!x->first_places) return w;
+    w.chain = 2 * WAIT + (double)x->first_places * (each * RESULT + EXCHANGES * 2 * EXCHANGE);
+    w.instructions = (double)x->first_places * (each * 4 + EXCHANGES * FOUND) + each * 4 * LOAD;
+    return w;
+}
+
 /* A block sorts its own, then looks at each of the row: a few at a time are on their way, and each is found by halves.
  * Where these are many, lanes ask for words of the same bank. (An H200: all places of 100,000 took 170 µs, the first 50 of
  * 128,256 52, the first 40 of 8 rows of 32,000 32.) */
@@ -461,7 +481,7 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
              : atomics                  ? of_atomics(nest, s, &x, &added)
              : s->scatter               ? of_scatter(nest, s, &x)
              : x.cut                    ? of_long(nest, &x)
-             : x.deal == FB_DEAL_RANKED ? of_ranked(nest, s, &x)
+             : x.deal == FB_DEAL_RANKED ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
              : s->n_passes              ? of_rows(nest, knobs, s, &x)
                                         : of_elements(nest, knobs, s, &x, cache_bytes);
     if (!s->scatter && !sorted && !atomics) share_blocks(&x, &w);

@@ -337,6 +337,25 @@ static void first_places_are_listed(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
+/* A warp a row, of rows that are no multiple of a block's warps; a block a row, by as many threads as asked; equal ones; few
+ * first places; numbers of both kinds. */
+static void rows_are_sorted_by_teams(void **state)
+{
+    (void)state;
+    const dealt cases[] = {
+        {first_of(37, 100, 60, 0, FB_F32), "fb_ranked_row<256, 32, 128, 0>", FB_KNOB_THREADS, 0, 0, false},
+        {first_of(9, 64, 20, 5, FB_F32), "fb_ranked_row<64, 32, 64, 0>", FB_KNOB_THREADS, 64, 0, false},
+        {first_of(9, 250, 20, 40, FB_I32), "fb_ranked_row<256, 32, 256, 0>", FB_KNOB_THREADS, 0, 0, false},
+        {first_of(19, 70, 3, 2, FB_F32), "fb_ranked_row<256, 32, 128, 3>", FB_KNOB_THREADS, 0, 0, false},
+        {first_of(5, 130, 8, 0, FB_F16), "fb_ranked_row<256, 32, 256, 8>", FB_KNOB_THREADS, 0, 0, false},
+        {first_of(3, 700, 300, 0, FB_F32), "fb_ranked_row<256, 256, 1024, 0>", FB_KNOB_THREADS, 0, 0, false},
+        {first_of(2, 2048, 300, 9, FB_F32), "fb_ranked_row<512, 512, 2048, 0>", FB_KNOB_THREADS, 0, 0, false},
+        {first_of(2, 2000, 300, 0, FB_F32), "fb_ranked_row<1024, 1024, 2048, 0>", FB_KNOB_THREADS, 1024, 0, false},
+        {first_of(2, 1500, 30, 0, FB_F32), "fb_ranked_row<256, 256, 2048, 0>", FB_KNOB_THREADS, 32, 0, false},
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements),
@@ -345,6 +364,7 @@ int main(void)
                                        cmocka_unit_test(points_are_added_in_any_order),
                                        cmocka_unit_test(columns_have_parts),
                                        cmocka_unit_test(a_row_of_running_values_has_parts),
-                                       cmocka_unit_test(first_places_are_listed)};
+                                       cmocka_unit_test(first_places_are_listed),
+                                       cmocka_unit_test(rows_are_sorted_by_teams)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }

@@ -203,7 +203,7 @@ static subject subject_of(fb_script *s, int number, const fb_machine *m)
     if (getenv("FB_KEEP")) print_message("%s\n", source);
     const int parts = cases[number].parts;
     if (!strstr(source, "fb_long_") != (parts <= 0) || (parts == SCANS && !strstr(source, "fb_carry_")) ||
-        (parts == RANKED && !strstr(source, "fb_ranked<")) ||
+        (parts == RANKED && !strstr(source, "fb_ranked")) ||
         (parts == HELD && (!strstr(source, " fb_row_") || (strstr(source, "fb_team<") || strstr(source, "fb_block<")))))
         fail_msg("case %d:\n%s", number, source);
     return x;
