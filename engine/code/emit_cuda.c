@@ -1894,8 +1894,11 @@ static void add_atomically(frame *f, const fb_added *a, const fb_space *in, cons
             "fb_added%s<%s, %s%d, %" PRId64 ", %d, %" PRId64 ", %" PRId64
             ", %d, %s, fb_at>(%s, %sfb_arrivals + %s, fb_row_at, fb_values_at, fb_finish%s);",
             f->x.in_place ? "_in_place" : "", f->x.near ? "true" : "false",
-            f->x.in_place ? "" : f->x.clears ? "true, " : "false, ", f->x.threads, a->width, each, a->points, a->rows, blocks, type, block,
-            f->x.in_place ? "" : words, member, f->x.in_place ? ", fb_place_of" : "");
+            f->x.in_place ? ""
+            : f->x.clears ? "true, "
+                          : "false, ",
+            f->x.threads, a->width, each, a->points, a->rows, blocks, type, block, f->x.in_place ? "" : words, member,
+            f->x.in_place ? ", fb_place_of" : "");
     e->needs.meets = FB_MEETS_ROW;
     e->needs.row = blocks;
     e->needs.any_order = strcmp(type, "float") == 0 || strcmp(type, "double") == 0;

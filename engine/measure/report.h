@@ -99,7 +99,8 @@ typedef struct fb_report {
     bool floor_guessed; /* by a rate that nobody measured on the device, as all are where it is uncalibrated */
     double bytes_read, bytes_written, measured_read, measured_written;
     double flops, peak_bytes, compile_ms;
-    const char *sums; /* "in any order": of floats, as threads come, so that last bits differ from run to run; NULL: fixed */
+    const char
+        *sums; /* "in any order": of floats, as threads come, so that last bits differ from run to run; NULL: fixed */
     const char *copies;           /* of feeds and receives: "in order", "overlapped"; NULL: nothing is copied */
     double copied_in, copied_out; /* bytes a run */
     fb_stat copy_us;              /* of all copies of a run, each for itself: fb_report_copies_source */

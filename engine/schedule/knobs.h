@@ -14,8 +14,8 @@ typedef enum {
     FB_KNOB_TILE_K,
     FB_KNOB_STAGES,
     FB_KNOB_SPLIT_K,
-    FB_KNOB_PARTS, /* blocks that share a long row, or the index of an index_add */
-    FB_KNOB_GRID,  /* blocks launched at most, each of which goes through several blocks' work */
+    FB_KNOB_PARTS,   /* blocks that share a long row, or the index of an index_add */
+    FB_KNOB_GRID,    /* blocks launched at most, each of which goes through several blocks' work */
     FB_KNOB_ATOMICS, /* 1: an index_add's points are added by atomic additions, in any order */
     FB_KNOBS
 } fb_knob;

@@ -10,10 +10,12 @@
 #include <inttypes.h>
 
 static const char *const deals[] = {
-    [FB_DEAL_ELEMENTS] = "elements", [FB_DEAL_LINES] = "lines",        [FB_DEAL_RUNS] = "runs",
-    [FB_DEAL_ROWS] = "rows",         [FB_DEAL_COLUMNS] = "columns",    [FB_DEAL_SPLIT] = "split rows",
-    [FB_DEAL_OWNERS] = "owners",     [FB_DEAL_SORTED] = "sorted rows", [FB_DEAL_LONG] = "long rows",
-    [FB_DEAL_ADDED] = "atomic additions", [FB_DEAL_RANKED] = "sorted",     [FB_DEAL_SQUARES] = "squares",
+    [FB_DEAL_ELEMENTS] = "elements", [FB_DEAL_LINES] = "lines",
+    [FB_DEAL_RUNS] = "runs",         [FB_DEAL_ROWS] = "rows",
+    [FB_DEAL_COLUMNS] = "columns",   [FB_DEAL_SPLIT] = "split rows",
+    [FB_DEAL_OWNERS] = "owners",     [FB_DEAL_SORTED] = "sorted rows",
+    [FB_DEAL_LONG] = "long rows",    [FB_DEAL_ADDED] = "atomic additions",
+    [FB_DEAL_RANKED] = "sorted",     [FB_DEAL_SQUARES] = "squares",
 };
 
 static const char *const loops[] = {

@@ -533,8 +533,10 @@ static fb_dtype sum_of(const fb_nest *nest, const fb_section *s, const fb_added 
 const char *fb_schedule_no_atomics(const fb_nest *nest, const fb_section *s, const fb_added *a)
 {
     static const int64_t most_bytes = (int64_t)1 << 30; /* of sums beside the result */
-    if (a->spares) return "rows that the index does not name stay as they are, and atomic additions would go through all";
-    if (nest->stage || nest->n_sections > 1) return "other work shares its kernel, and additions have to have one alone";
+    if (a->spares)
+        return "rows that the index does not name stay as they are, and atomic additions would go through all";
+    if (nest->stage || nest->n_sections > 1)
+        return "other work shares its kernel, and additions have to have one alone";
     if (s->members > nest->units) return "there are more results than multiprocessors";
     if (sum_of(nest, s, a) == FB_BOOL) return "there are no atomic additions of bool";
     if ((double)s->members * (double)a->rows * (double)(a->width + 3) * 8 > (double)most_bytes)
@@ -557,7 +559,16 @@ static bool stores_sums(const fb_nest *nest, const fb_section *s, const fb_added
 static bool deal_atomics(const fb_nest *nest, const fb_knobs *knobs, const fb_added *a, int members, bool as_asked,
                          fb_section_schedule *x)
 {
-    enum { MANY = 1 << 15, THREADS = 256, SHARING = 4, NEAR_BYTES = 32 << 10, NEAR_THREADS = 1024, FEWEST = 8, ONCE = 2, CLEARED_BYTES = 8 << 20 };
+    enum {
+        MANY = 1 << 15,
+        THREADS = 256,
+        SHARING = 4,
+        NEAR_BYTES = 32 << 10,
+        NEAR_THREADS = 1024,
+        FEWEST = 8,
+        ONCE = 2,
+        CLEARED_BYTES = 8 << 20
+    };
     const bool asked = fb_knob_of(knobs, FB_KNOB_ATOMICS) > 0;
     const int64_t parts = fb_knob_of(knobs, FB_KNOB_PARTS);
     int sharing = as_asked ? 1 : SHARING;

@@ -28,7 +28,7 @@ typedef enum {
     FB_DEAL_OWNERS, /* a small index_add: a thread owns an element of the result */
     FB_DEAL_RANKED, /* ranks of whole rows: a block sorts so many of a row's elements, and finds the others' places */
     FB_DEAL_SORTED, /* an index_add: a block has a range of rows, and sorts the points of the index that are its own */
-    FB_DEAL_ADDED, /* an index_add: threads add points to rows by atomic additions, in any order */
+    FB_DEAL_ADDED,  /* an index_add: threads add points to rows by atomic additions, in any order */
 } fb_deal;
 
 typedef struct {
@@ -43,14 +43,15 @@ typedef struct {
                                * neighbouring rows, _ROWS: blocks a row of running values, where more than 1; _SORTED, _ADDED: blocks
                                * that share an index; 1: each looks at all of it */
     int ranges; /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
-    int sharing;              /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
-    fb_val ranked;            /* FB_DEAL_RANKED: the rank */
-    int64_t first_places;     /* … of which a row's blocks leave each other so many, or a warp finds so many; 0: all are found */
+    int sharing;   /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
+    fb_val ranked; /* FB_DEAL_RANKED: the rank */
+    int64_t
+        first_places; /* … of which a row's blocks leave each other so many, or a warp finds so many; 0: all are found */
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */
-    bool stepped; /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
-    bool scans;   /* a row's team goes along running values together (kernels/scan.cuh) */
+    bool stepped;  /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
+    bool scans;    /* a row's team goes along running values together (kernels/scan.cuh) */
     bool packed;   /* FB_DEAL_SORTED, _ADDED: elements of a row move as whole vectors */
     bool near;     /* FB_DEAL_ADDED: a block adds up its points in shared memory, and then to what all have */
     bool clears;   /* FB_DEAL_ADDED: sums beside the result, so many that they are made zeros first */

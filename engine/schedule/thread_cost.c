@@ -482,7 +482,7 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
              : s->scatter               ? of_scatter(nest, s, &x)
              : x.cut                    ? of_long(nest, &x)
              : x.deal == FB_DEAL_RANKED ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
-             : s->n_passes              ? of_rows(nest, knobs, s, &x)
+             : s->n_passes ? of_rows(nest, knobs, s, &x)
                                         : of_elements(nest, knobs, s, &x, cache_bytes);
     if (!s->scatter && !sorted && !atomics) share_blocks(&x, &w);
     fb_arena_free(arena);

@@ -433,6 +433,10 @@ static void keep(state *st, suspect *s, fb_str *command)
         fb_fuzz_shrink(&g, &json, &st->machine, st->o->trials, still_fails, &ctx);
         snprintf(s->text, sizeof s->text, "%s", ctx.text);
         write_case(st, g, json, s, command);
+    } else if (json && st->o->trials) {
+        fb_str unused = {0}; /* as it is, to be looked at: its seed is how to see it fail */
+        write_case(st, g, json, s, &unused);
+        fb_str_free(&unused);
     }
     json_decref(json);
     if (g) fb_graph_free(g);

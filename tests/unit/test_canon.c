@@ -370,12 +370,19 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dead_and_common), cmocka_unit_test(test_scopes),
-        cmocka_unit_test(test_constants),       cmocka_unit_test(test_identity_views), cmocka_unit_test(test_added_to_zeros),
-        cmocka_unit_test(test_merged_views),    cmocka_unit_test(test_scope_keeps_operand),
-        cmocka_unit_test(test_loops),           cmocka_unit_test(test_effects),
-        cmocka_unit_test(test_varied),          cmocka_unit_test(test_large),
-        cmocka_unit_test(test_random),          cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_dead_and_common),
+        cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_identity_views),
+        cmocka_unit_test(test_added_to_zeros),
+        cmocka_unit_test(test_merged_views),
+        cmocka_unit_test(test_scope_keeps_operand),
+        cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_effects),
+        cmocka_unit_test(test_varied),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests_name("canon", tests, NULL, NULL);
 }

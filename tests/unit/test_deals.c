@@ -95,7 +95,11 @@ static fb_graph *added(int members, int64_t points, int64_t rows, int64_t width,
 static fb_graph *only_added(int64_t points, int64_t rows, int64_t width, fb_dtype dtype)
 {
     fb_graph *g = fb_graph_new("only_added");
-    fb_attrs places = {.dtype = FB_I64, .shape = DIMS(points), .dist = FB_DIST_INTEGER, .value = -1, .high = rows + 1.0},
+    fb_attrs places = {.dtype = FB_I64,
+                       .shape = DIMS(points),
+                       .dist = FB_DIST_INTEGER,
+                       .value = -1,
+                       .high = rows + 1.0},
              all = {.start = rows}, few = {.dtype = dtype, .shape = DIMS(points, width), .dist = FB_DIST_INTEGER};
     few.value = -3, few.high = 9;
     fb_id at = add_node(g, FB_OP_INPUT, "at", &places, 0, NULL);
@@ -358,13 +362,10 @@ static void rows_are_sorted_by_teams(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements),
-                                       cmocka_unit_test(squares_are_turned),
-                                       cmocka_unit_test(an_index_is_shared),
-                                       cmocka_unit_test(points_are_added_in_any_order),
-                                       cmocka_unit_test(columns_have_parts),
-                                       cmocka_unit_test(a_row_of_running_values_has_parts),
-                                       cmocka_unit_test(first_places_are_listed),
-                                       cmocka_unit_test(rows_are_sorted_by_teams)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many_elements),      cmocka_unit_test(squares_are_turned),
+        cmocka_unit_test(an_index_is_shared),      cmocka_unit_test(points_are_added_in_any_order),
+        cmocka_unit_test(columns_have_parts),      cmocka_unit_test(a_row_of_running_values_has_parts),
+        cmocka_unit_test(first_places_are_listed), cmocka_unit_test(rows_are_sorted_by_teams)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
