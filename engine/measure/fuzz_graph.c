@@ -1232,13 +1232,25 @@ static int parting(maker *m, const fb_shape *s, int64_t *where)
     return FB_NONE;
 }
 
+/* Is it made of constants alone? Then it is one, with no roundings of its own; a twin that computes it has some. */
+static bool is_constant(maker *m, fb_id id)
+{
+    const fb_node *n = at(m, id);
+    fb_op_class class = fb_op_get(n->op)->cls;
+    bool all = n->op == FB_OP_CONST || ((class == FB_CLASS_POINTWISE || class == FB_CLASS_VIEW) && n->n_args);
+    for (int i = 0; i < n->n_args && all; i++) all = is_constant(m, n->args[i]);
+    return all;
+}
+
 /* Its values in two parts, one behind the other again. Operands that have the dimension are parted with it. */
 static fb_id in_parts(maker *m, const fb_node *n)
 {
     fb_id parts[2], args[3];
     int64_t where;
     int dim = parting(m, &n->shape, &where);
-    if (dim == FB_NONE || n->n_args > 3) return FB_NONE;
+    bool constant = true;
+    for (int i = 0; i < n->n_args; i++) constant &= is_constant(m, n->args[i]);
+    if (dim == FB_NONE || n->n_args > 3 || constant) return FB_NONE;
     for (int p = 0; p < 2; p++) {
         for (int i = 0; i < n->n_args; i++) {
             const fb_shape *s = &at(m, n->args[i])->shape;
