@@ -794,14 +794,14 @@ def _index_add(g, x, dim, index, source, alpha=1):
     return g.binary("add", x, g.permute(sums, [axes.index(d) for d in range(len(axes))]))
 
 
-def places(g, x, dim, index):
+def places(g, x, dim, index, kind="i64"):
     """Where x[…, index, …] lies in x laid out flat, for an index with as many dimensions as x."""
     strides = [math.prod(x.shape[d + 1:]) for d in range(len(x.shape))]
-    flat = g.binary("mul", index, strides[dim], at="i64") if strides[dim] != 1 else g.cast(index, "i64")
+    flat = g.binary("mul", index, strides[dim], at=kind) if strides[dim] != 1 else g.cast(index, kind)
     for d, n in enumerate(index.shape):
         if d != dim and n > 1:
-            along = g.view(_arange(g, end=n), [n] + [1] * (len(x.shape) - 1 - d))
-            flat = g.binary("add", flat, g.binary("mul", along, strides[d]) if strides[d] != 1 else along)
+            along = g.cast(g.view(_arange(g, end=n), [n] + [1] * (len(x.shape) - 1 - d)), kind)
+            flat = g.binary("add", flat, g.binary("mul", along, strides[d], at=kind) if strides[d] != 1 else along, at=kind)
     return flat
 
 

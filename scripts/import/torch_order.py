@@ -28,7 +28,7 @@ def in_lines(g, x, dim, make):
     lines = g.permute(x, axes)
     index = make(lines, len(axes) - 1)
     back = [axes.index(d) for d in range(len(axes))]
-    return [g.permute(v, back) for v in (CALLS["gather"](g, lines, len(axes) - 1, index), index)]
+    return [g.permute(v, back) for v in (CALLS["gather"](g, lines, len(axes) - 1, index), g.cast(index, "i64"))]
 
 
 def along(g, shape, dim):
@@ -48,10 +48,11 @@ def first_of(g, x, dim, k, descending):
         found = g.binary("eq", order, g.view(_arange(g, end=k), [k, 1] + rest), "bool")
         return g.reduce("sum", g.where(found, g.view(_arange(g, end=n), [n] + rest), 0), dim + 1, False)
     all_of = math.prod(kept)
-    flat = places(g, Value(0, kept, "i64"), dim, order)
+    kind = "i32" if math.prod(x.shape) < 1 << 31 else "i64"  # half as many bytes on the way
+    flat = places(g, Value(0, kept, kind), dim, order, kind)
     if k < n:  # what goes further back goes nowhere
-        flat = g.where(g.binary("lt", order, k, "bool"), flat, -1)
-    return g.view(g.add("index_add", [along(g, x.shape, dim), flat], [all_of], "i64", start=all_of), kept)
+        flat = g.where(g.binary("lt", order, k, "bool"), flat, -1, kind)
+    return g.view(g.add("index_add", [g.cast(along(g, x.shape, dim), kind), flat], [all_of], kind, start=all_of), kept)
 
 
 def nth_of(g, x, dim, place, descending):

@@ -153,6 +153,18 @@ fbt run "$layers" lstm:eager@torch --format json
 is "an LSTM over time, against the same op by op in double" 0
 json "through PyTorch's cell" out columns.0.error.ok=true columns.0.launches
 
+# PyTorch promises no order of equals, and takes another one of them.
+cat >ties.lua <<'LUA'
+local nn = require "nn"
+return function(g)
+  local values, places = nn.topk((g:input("x", { 64, 40 }, "f32") * 2):round(), 5)
+  return { values, places }
+end
+LUA
+fbt run ties.lua eager@torch --format json
+is "places that equals decide are undecided" 0
+json "and not wrong" out columns.0.error.ok=true columns.0.error.undecided
+
 # shellcheck disable=SC2086
 for script in "$srcdir"/scripts/*/*.lua; do
     case $script in
