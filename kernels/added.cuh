@@ -136,8 +136,8 @@ FB_DEVICE void fb_added_to(unsigned block, const ROW &row_at, const VALUES &valu
 // BLOCKS add up all POINTS, and this one is `block`. row_at, values_at and finish are those of fb_sorted; sums: a group of
 // neighbours after the other, 0 at first and afterwards unless CLEARS; arrivals: 0 at first. Sums are read a few at a time:
 // memory that is read and written by turns is several times as slow.
-template <bool NEAR, bool CLEARS, int THREADS, int WIDTH, int EACH, int64_t POINTS, int64_t ROWS, int BLOCKS, class SUM, class AT,
-          class ROW, class VALUES, class FINISH>
+template <bool NEAR, bool CLEARS, int THREADS, int WIDTH, int EACH, int64_t POINTS, int64_t ROWS, int BLOCKS, class SUM,
+          class AT, class ROW, class VALUES, class FINISH>
 FB_DEVICE void fb_added(unsigned block, fb_pack<SUM, EACH> *sums, unsigned *arrivals, const ROW &row_at,
                         const VALUES &values_at, const FINISH &finish)
 {

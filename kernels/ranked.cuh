@@ -219,7 +219,7 @@ FB_DEVICE unsigned fb_ranked_first(fb_ranked_room<OWN> &room, unsigned own, unsi
     return listed;
 }
 
-// Ranks of the elements first … first + OWN - 1 of a row of n, in shared memory until the next call; of those that `most`
+// Ranks of the elements first … first + OWN - 1 of a row of n, which are more, in shared memory until the next call; of those that `most`
 // or more go before, any that is not below `most`. order_at(place): the element's order. PARTS: a row's blocks, which share
 // `lists`, of `most` keys each, and meet at `arrivals`; 0: each goes through all of the row.
 template <int THREADS, int OWN, int PARTS = 0, class AT, class ORDER>
@@ -256,7 +256,7 @@ FB_DEVICE const unsigned *fb_ranked(AT n, AT first, unsigned most, const ORDER &
         for (unsigned i = threadIdx.x; i < most; i += THREADS) lists[part * most + i] = i < OWN ? room.keys[i] : ~(uint64_t)0;
         fb_sorted_meet(arrivals, part, PARTS);
         fb_ranked_count<THREADS>(room, few, PARTS * most, [&](unsigned at) { return lists[at]; });
-    } else if (n > OWN) {
+    } else {
         fb_ranked_count<THREADS>(room, few, n,
                                  [&](AT at) { return (uint64_t)order_at(at) << 32 | (unsigned)at; });
     }
@@ -277,7 +277,7 @@ FB_DEVICE const unsigned *fb_ranked(AT n, AT first, unsigned most, const ORDER &
     for (int e = 0; e < EACH; e++) {
         const unsigned i = threadIdx.x * EACH + e;
         const bool is = IS_FIRST ? i < few : i < own;
-        if (is) room.counts[place[e]] = i >= few ? most : PARTS || n > OWN ? (unsigned)(before + rank[e]) : i;
+        if (is) room.counts[place[e]] = i >= few ? most : (unsigned)(before + rank[e]);
     }
     fb_meet<THREADS>();
     return room.counts;

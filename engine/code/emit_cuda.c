@@ -1778,6 +1778,15 @@ static void store_sums(frame *f, const fb_space *in)
     close_neighbours(f, in);
 }
 
+/* The variable of the row that is added to, which a function is given as fb_row. */
+static void declare_added_row(frame *f, const fb_added *a)
+{
+    fb_emitter *e = f->e;
+    const char *row =
+        a->sum == FB_NONE ? fb_emit_added_row(e->nest->pool, f->s)->name : var_name(e, f->s->rows.var[a->row]);
+    fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
+}
+
 /* What is made of the sums of a row's neighbours, and where it is stored. */
 static void finish_row(frame *f, const fb_added *a, const fb_space *in, const char *type)
 {
@@ -1788,8 +1797,7 @@ static void finish_row(frame *f, const fb_added *a, const fb_space *in, const ch
     summed sums = {f, a, type};
     fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_group, const fb_pack<%s, %d> &fb_sums)", type,
                  each);
-    const char *row = a->sum == FB_NONE ? fb_emit_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[a->row]);
-    fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
+    declare_added_row(f, a);
     if (a->sum == FB_NONE) {
         store_sums(f, in);
     } else if (f->x.packed) {
@@ -1860,10 +1868,8 @@ static void place_of(frame *f, const fb_added *a, const fb_space *in, const char
     const fb_root *r = &f->s->roots[0];
     const int each = f->x.each;
     bool *mark = fb_emit_mark(e);
-    const char *row =
-        a->sum == FB_NONE ? fb_emit_added_row(e->nest->pool, f->s)->name : var_name(e, f->s->rows.var[a->row]);
     fb_emit_open(e, "const auto fb_place_of = [&](int64_t fb_row, int fb_group) -> %s *", type);
-    fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
+    declare_added_row(f, a);
     if (each > 1) {
         const walk w = walk_by(e, in, each, fb_space_points(in) / each);
         declare_variables(f, &w, "fb_group");
@@ -1901,7 +1907,6 @@ static void add_atomically(frame *f, const fb_added *a, const fb_space *in, cons
             f->x.in_place ? ", fb_place_of" : "");
     e->needs.meets = FB_MEETS_ROW;
     e->needs.row = blocks;
-    e->needs.any_order = strcmp(type, "float") == 0 || strcmp(type, "double") == 0;
 }
 
 /* An index_add whose points are many: sorted, or added as they come. */
@@ -1933,6 +1938,7 @@ static void emit_added(frame *f)
     fb_str_free(&says);
     if (f->x.deal == FB_DEAL_ADDED) {
         add_atomically(f, &a, &in, block, type);
+        e->needs.any_order = fb_dtype_is_float(e->nest->graph->nodes[node].dtype);
         return;
     }
     if (f->x.ranges) {

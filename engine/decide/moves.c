@@ -205,10 +205,11 @@ bool fb_move_edit(const fb_plan *plan, const fb_move *m, fb_edit *e)
         e->kind = fb_family_row_of(fb_slots_analysis(plan, slot)->family)->calls ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY;
         return true;
     case FB_MOVE_ORDER:
+        if (slot == FB_NONE) return false;
         e->kind = FB_EDIT_KNOB;
         e->knob = FB_KNOB_ATOMICS;
-        e->value = slot == FB_NONE || !fb_knob_of(plan->slot[slot].knobs, FB_KNOB_ATOMICS);
-        return slot != FB_NONE;
+        e->value = !fb_knob_of(plan->slot[slot].knobs, FB_KNOB_ATOMICS);
+        return true;
     }
     return false;
 }

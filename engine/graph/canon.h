@@ -4,8 +4,8 @@
  * provides  a new finished graph with `canonical` set, in which every node is reachable from an output or effect; no
  * two nodes of one op scope (or both outside any) compute the same thing; pointwise ops and views of constants alone
  *           are constants; identity views (view to the same shape, full slice, identity permute, expand to the same
- *           shape) are gone, and so are zeros to which an index_add is added; views of views of one kind, within one op scope, are one view. Names, order and lines of
- *           what remains stay; scopes without nodes vanish. A scope keeps its operands and results, renumbered, each in
+ *           shape) are gone, and so are zeros to which an index_add is added; views of views of one kind, within one
+ *           op scope, are one view. Names, order and lines of what remains stay; scopes without nodes vanish. A scope keeps its operands and results, renumbered, each in
  * its place: FB_NONE stands for one that is dead. An output may have become another one's node, or a source. The pass
  * is idempotent: what it made, it leaves as it is. Equal nodes in different op scopes are not merged: an op scope
  * stands for a framework's own call, which computes its own.

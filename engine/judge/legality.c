@@ -180,9 +180,9 @@ static bool has_knob(const fb_analysis *a, knob_row row, fb_knob knob)
     for (int i = 0; i < a->kernel.n_nodes && !adds; i++) {
         const fb_id id = a->kernel.nodes[i];
         const fb_op_class class = fb_node_class(a->kernel.graph, id);
-        adds = class != FB_CLASS_POINTWISE && class != FB_CLASS_VIEW && class != FB_CLASS_JOIN;
-        adds &= class == FB_CLASS_GATHER || knob == FB_KNOB_PARTS;
-        adds &= class != FB_CLASS_GATHER || a->kernel.graph->nodes[id].op == FB_OP_SCATTER_ADD;
+        adds = knob == FB_KNOB_PARTS && class != FB_CLASS_POINTWISE && class != FB_CLASS_VIEW &&
+               class != FB_CLASS_JOIN && class != FB_CLASS_GATHER;
+        adds |= a->kernel.graph->nodes[id].op == FB_OP_SCATTER_ADD;
     }
     return adds;
 }

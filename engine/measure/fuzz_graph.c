@@ -16,10 +16,11 @@ enum { MOST_ELEMENTS = 6000, MOST_LARGE = 150000, MOST_NODES = 400, VAST = 200 }
 typedef struct {
     fb_random r;
     fb_graph *g;
-    FB_VEC(fb_id) values; /* what later nodes may read */
-    FB_VEC(double) size;  /* of each node: about the largest magnitude */
-    int from;             /* of values: what is before is out of sight */
-    int64_t most;         /* elements of a value */
+    FB_VEC(fb_id) values;  /* what later nodes may read */
+    FB_VEC(double) size;   /* of each node: about the largest magnitude */
+    FB_VEC(bool) constant; /* of each node: it is made of constants alone */
+    int from;              /* of values: what is before is out of sight */
+    int64_t most;          /* elements of a value */
     int most_nodes;
     bool large;
     bool paired; /* of this seed there is a twin: what hangs on numbers of nodes is left out */
@@ -98,10 +99,20 @@ static double estimate(const maker *m, fb_id id)
 
 /* ---- adding ---- */
 
+/* Is it made of constants alone? Then it is one, with no roundings of its own; a twin that computes it has some. */
+static bool is_constant(const maker *m, const fb_node *n)
+{
+    fb_op_class class = fb_op_get(n->op)->cls;
+    bool all = n->op == FB_OP_CONST || ((class == FB_CLASS_POINTWISE || class == FB_CLASS_VIEW) && n->n_args);
+    for (int i = 0; i < n->n_args && all; i++) all = m->constant.at[n->args[i]];
+    return all;
+}
+
 static void know(maker *m)
 {
     while (m->size.n < m->g->n_nodes) {
         double most = estimate(m, m->size.n);
+        FB_VEC_PUSH(&m->constant, is_constant(m, at(m, m->size.n)));
         FB_VEC_PUSH(&m->size, isnan(most) ? INFINITY : most);
     }
 }
@@ -1232,25 +1243,13 @@ static int parting(maker *m, const fb_shape *s, int64_t *where)
     return FB_NONE;
 }
 
-/* Is it made of constants alone? Then it is one, with no roundings of its own; a twin that computes it has some. */
-static bool is_constant(maker *m, fb_id id)
-{
-    const fb_node *n = at(m, id);
-    fb_op_class class = fb_op_get(n->op)->cls;
-    bool all = n->op == FB_OP_CONST || ((class == FB_CLASS_POINTWISE || class == FB_CLASS_VIEW) && n->n_args);
-    for (int i = 0; i < n->n_args && all; i++) all = is_constant(m, n->args[i]);
-    return all;
-}
-
 /* Its values in two parts, one behind the other again. Operands that have the dimension are parted with it. */
 static fb_id in_parts(maker *m, const fb_node *n)
 {
     fb_id parts[2], args[3];
     int64_t where;
     int dim = parting(m, &n->shape, &where);
-    bool constant = true;
-    for (int i = 0; i < n->n_args; i++) constant &= is_constant(m, n->args[i]);
-    if (dim == FB_NONE || n->n_args > 3 || constant) return FB_NONE;
+    if (dim == FB_NONE || n->n_args > 3 || is_constant(m, n)) return FB_NONE;
     for (int p = 0; p < 2; p++) {
         for (int i = 0; i < n->n_args; i++) {
             const fb_shape *s = &at(m, n->args[i])->shape;
@@ -1535,6 +1534,7 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
     add_outputs(&m);
     FB_VEC_FREE(&m.values);
     FB_VEC_FREE(&m.size);
+    FB_VEC_FREE(&m.constant);
     if (fb_graph_finish(m.g, err)) return m.g;
     fb_graph_free(m.g);
     return NULL;

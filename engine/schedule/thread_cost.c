@@ -423,7 +423,7 @@ static work of_ranked(const fb_nest *nest, const fb_section *s, const fb_section
     const double own = (double)x->rows_a_block, each = own / x->threads, bits = log2(own);
     const double steps = bits * (bits + 1) / 2, n = (double)s->rows.extent[s->rows.n - 1];
     const double looked = x->first_places ? (double)x->parts * (double)x->first_places : n;
-    const double found = x->parts > 1 ? ceil(looked / x->threads) : 0;
+    const double found = ceil(looked / x->threads);
     const double halves = log2(fmin(fmax((double)fb_schedule_places(nest, s, x->ranked), 2), own));
     const double search = halves * HALVED + fmax(halves - log2(FEW), 0) * (CROWDED - HALVED);
     work w = {.threads = x->threads, .blocks = (double)x->blocks, .registers = SORTING, .meets = true, .whole = true};

@@ -340,7 +340,7 @@ class ArrayCase(Case):
             got = self.fetch(got)
             if list(got.shape) != nodes[i]["shape"]:
                 raise Refused("system", f"{nodes[i]['name']}: {self.FRAMEWORK} made {list(got.shape)} of it, not {nodes[i]['shape']}")
-            if got.size and nodes[i]["dtype"] not in ALLOWED and (got != want).any():
+            if got.size and nodes[i]["dtype"] not in ALLOWED:
                 differ = got != want
                 turns = turned(self.graph, self.seed, self.files, k, differ)
                 self.leave_open(int((turns & differ).sum()))

@@ -571,7 +571,7 @@ static const struct {
     {21, "if (lane == 0) fb_parts[threadIdx.x / 32] = all;", "fb_meet<TEAM>();"},
     {22, "room.orders[i] = (unsigned)(room.keys[i] >> 32);", "fb_meet<THREADS>();"},
     {22, "halves, key[v]) : before[v]], 1u);", "fb_meet<THREADS>();"},
-    {22, "? (unsigned)(before + rank[e]) : i;", "fb_meet<THREADS>();"},
+    {22, ": (unsigned)(before + rank[e]);", "fb_meet<THREADS>();"},
     {23, "[threadIdx.x / 32][threadIdx.x % 32] = own;", "fb_meet<32 * TEAM>();"},
     {23, "fb_whole[row] = whole;", "fb_meet<32 * TEAM>();"},
 };
