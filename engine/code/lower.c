@@ -45,30 +45,6 @@ static bool is_stored_source(fb_op op)
     return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED;
 }
 
-/* Values that leave the graph: outputs, and what receives hand to the host. */
-static void find_leaving(fb_lowering *l, fb_arena *arena)
-{
-    const fb_graph *g = l->g;
-    l->leaving = FB_NEW_ARRAY(arena, fb_id, g->n_outputs + g->n_nodes);
-    for (int i = 0; i < g->n_outputs; i++) l->leaving[l->n_leaving++] = g->outputs[i];
-    for (fb_id i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == FB_OP_RECEIVE && g->nodes[i].region == 0)
-            l->leaving[l->n_leaving++] = g->nodes[i].args[0];
-}
-
-/* The output that stands for its whole base, where the base is computed and leaves the graph under no name of its own.
- */
-fb_id fb_lower_stands_in(const fb_lowering *l, fb_id node)
-{
-    for (int i = 0; i < l->n_leaving; i++)
-        if (l->leaving[i] == node) return node;
-    for (int i = 0; i < l->n_leaving; i++) {
-        fb_id base, out = l->leaving[i];
-        if (!fb_node_is_computed(l->g, out) && fb_access_whole(l->g, out, &base) && base == node) return out;
-    }
-    return FB_NONE;
-}
-
 /* What the buffer of a carried value holds after the loop. */
 static fb_id result_of_state(const fb_lowering *l, fb_id node)
 {
@@ -95,7 +71,7 @@ static void add_buffers(fb_lowering *l)
             l->buffer_of[node] = fb_lower_buffer(l, source_kind(op), node, 0);
             continue;
         }
-        fb_id out = fb_lower_stands_in(l, result_of_state(l, node));
+        fb_id out = fb_leaving_stands_in(l->g, &l->leaving, result_of_state(l, node));
         if (out != FB_NONE) {
             l->buffer_of[node] = fb_lower_buffer(l, FB_BUFFER_OUTPUT, out, 0);
             l->buffer_of[out] = l->buffer_of[node];
@@ -471,6 +447,13 @@ static void lower_whole_call(fb_lowering *l, const fb_group *group, fb_gemm_call
     add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &(fb_kernel_text){0}, FB_NONE, NULL);
 }
 
+void fb_lower_mark_copy(fb_lowering *l, fb_id node)
+{
+    fb_launch *launch = &l->launches.at[l->launches.n - 1];
+    launch->copies = true;
+    fb_copying_cost(l->plan, node, &l->kernels.at[launch->kernel].cost);
+}
+
 /* A copy of `node`, a view or source: its kernel reads the node's base and writes what has no node. */
 static int add_copy_kernel(fb_lowering *l, fb_id node, fb_kernel_text *text)
 {
@@ -497,6 +480,7 @@ void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
         l->window[node] = window;
     }
     add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to, &window);
+    fb_lower_mark_copy(l, node);
     l->buffer_of[node] = kept;
     l->window[node] = was;
     set_copy_places(l, node, to, &window);
@@ -512,8 +496,27 @@ static void lay_out_operands(fb_lowering *l, const fb_contraction *c)
         l->elsewhere[arg] = l->buffer_of[view];
         if (arg && view == l->laid[0]) continue; /* one copy is both sides */
         int to = add_scratch(l, arg ? FB_SCRATCH_RIGHT : FB_SCRATCH_LEFT, view);
+        int before = l->launches.n;
         fb_lower_copy(l, view, to, (fb_window){0});
+        if (l->launches.n > before) l->launches.at[before].copies = false; /* the group's own */
         l->buffer_of[view] = to;
+    }
+}
+
+/* … and sources that no kernel stores. */
+static void lay_out_sources(fb_lowering *l, const fb_group *group)
+{
+    fb_id *source;
+    int n = fb_laid_sources(l->plan, group, l->p->arena, &source);
+    for (int i = 0; i < n; i++) {
+        if (l->buffer_of[source[i]] != FB_NONE) continue;
+        int buffer = l->buffer_of[source[i]] = fb_lower_temporary(l, source[i]);
+        fb_kernel_text text;
+        int kernel = add_copy_kernel(l, source[i], &text);
+        if (kernel == FB_NONE) continue;
+        add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, buffer, NULL);
+        fb_lower_mark_copy(l, source[i]);
+        set_copy_places(l, source[i], buffer, NULL);
     }
 }
 
@@ -530,6 +533,7 @@ static void lower_library(fb_lowering *l, const fb_group *group, int number)
     fb_id product = group->nest->accumulator, bases[2];
     fb_contraction c = fb_contraction_of(l->g, product);
     lay_out_operands(l, &c);
+    lay_out_sources(l, group);
     fb_gemm_call call = {.dtype = l->g->nodes[product].dtype,
                          .precision = l->g->nodes[product].attrs->precision,
                          .m = c.rows,
@@ -566,24 +570,14 @@ static void lower_library(fb_lowering *l, const fb_group *group, int number)
     add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text, FB_NONE, NULL);
 }
 
-/* A source that kernels compute as they go (iota, random, a constant), laid out in memory for a library call. */
-static int lay_out(fb_lowering *l, fb_id source)
-{
-    int buffer = fb_lower_temporary(l, source);
-    fb_kernel_text text;
-    int kernel = add_copy_kernel(l, source, &text);
-    if (kernel == FB_NONE) return buffer;
-    add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, buffer, NULL);
-    set_copy_places(l, source, buffer, NULL);
-    return buffer;
-}
-
 /* Sources that only a copy or a library call reads have no place in the plan. */
 int fb_lower_buffer_for(fb_lowering *l, fb_id node)
 {
     fb_op op = l->g->nodes[node].op;
-    if (l->buffer_of[node] == FB_NONE)
-        l->buffer_of[node] = is_stored_source(op) ? fb_lower_buffer(l, source_kind(op), node, 0) : lay_out(l, node);
+    if (l->buffer_of[node] == FB_NONE) {
+        FB_ASSERT(is_stored_source(op));
+        l->buffer_of[node] = fb_lower_buffer(l, source_kind(op), node, 0);
+    }
     return l->buffer_of[node];
 }
 
@@ -600,6 +594,7 @@ static void finish_assignment(fb_lowering *l, fb_id assign, int temporary)
     if (kernel == FB_NONE) return; /* it has no elements */
     FB_VEC_PUSH(&l->launches,
                 (fb_launch){.kind = FB_LAUNCH_KERNEL, .kernel = kernel, .gemm = FB_NONE, .n_args = 2, .args = args});
+    fb_lower_mark_copy(l, param);
     places reads = {0}, stores = {0};
     FB_VEC_PUSH(&reads.at, ((fb_place){assign, temporary, 0, {0}}));
     FB_VEC_PUSH(&stores.at, ((fb_place){assign, to, 0, {0}}));
@@ -617,6 +612,7 @@ static void lower_group(fb_lowering *l, int number)
         set_group_places(l, &l->launches.at[l->launches.n - 1], group, FB_NONE);
         forget_laid_out(l);
     } else {
+        lay_out_sources(l, group);
         fb_kernel_text text;
         int kernel = add_kernel(l, fb_lower_nest(l, group, number), group, number, &text);
         bool staged = fb_nest_staged(group->nest), late = staged && fb_assign_is_late(l->g, group->stored[0]);
@@ -654,6 +650,7 @@ static void copy_output(fb_lowering *l, fb_id out)
     if (!source) l->buffer_of[out] = to;
     if (kernel == FB_NONE) return;
     add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to, NULL);
+    fb_lower_mark_copy(l, out);
     set_copy_places(l, out, to, NULL);
 }
 
@@ -800,6 +797,12 @@ static bool merge(fb_lowering *l, fb_error *err)
     }
 }
 
+/* What the loop's calls want laid out does not change with its steps. */
+static void lay_out_before(fb_lowering *l, const fb_loop *loop)
+{
+    for (int i = loop->first; i <= loop->last; i++) lay_out_sources(l, fb_plan_group(l->plan, i));
+}
+
 /* Groups and loops in order. A loop of no steps is its initial values. */
 static void lower_steps(fb_lowering *l)
 {
@@ -816,6 +819,7 @@ static void lower_steps(fb_lowering *l)
             fb_lower_initial(l, region);
             never++;
         } else if (steps[i].kind == FB_ORDER_OPEN) {
+            if (l->g->regions[region].parent == 0) lay_out_before(l, &l->loops[region]);
             fb_lower_open(l, region);
         } else if (steps[i].kind == FB_ORDER_CLOSE) {
             fb_lower_close(l, region);
@@ -881,16 +885,16 @@ static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_
     l.place = FB_NEW_ARRAY(scratch, fb_window, g->n_nodes);
     l.stored_at = FB_NEW_ARRAY(scratch, fb_id, g->n_nodes);
     for (fb_id i = 0; i < g->n_nodes; i++) l.stored_at[i] = FB_NONE;
-    find_leaving(&l, scratch);
+    l.leaving = fb_leaving_of(g, scratch);
     fb_lower_loops(&l);
     add_buffers(&l);
     fb_lower_states(&l);
     /* of sources before any kernel, for one may assign to them */
-    for (int i = 0; i < l.n_leaving; i++)
-        if (reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
+    for (int i = 0; i < l.leaving.n; i++)
+        if (reads_source(g, l.leaving.node[i])) copy_output(&l, l.leaving.node[i]);
     lower_steps(&l);
-    for (int i = 0; i < l.n_leaving; i++)
-        if (!reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
+    for (int i = 0; i < l.leaving.n; i++)
+        if (!reads_source(g, l.leaving.node[i])) copy_output(&l, l.leaving.node[i]);
     fb_lower_late(&l, 0);
     finish(&l);
     bool fine = !l.failed.kind && (apart || merge(&l, err));

@@ -91,6 +91,7 @@ static void add_counters(fb_lowering *l)
                                           .group = FB_NONE,
                                           .n_args = 1,
                                           .args = args});
+    fb_lower_mark_copy(l, counter);
 }
 
 /* ---- homes ---- */
@@ -128,7 +129,7 @@ void fb_lower_loops(fb_lowering *l)
 static int home_of(fb_lowering *l, fb_id node, fb_id result)
 {
     if (l->buffer_of[node] != FB_NONE) return l->buffer_of[node];
-    fb_id out = result == FB_NONE ? FB_NONE : fb_lower_stands_in(l, result);
+    fb_id out = result == FB_NONE ? FB_NONE : fb_leaving_stands_in(l->g, &l->leaving, result);
     l->buffer_of[node] = out == FB_NONE ? fb_lower_temporary(l, node) : fb_lower_buffer(l, FB_BUFFER_OUTPUT, out, 0);
     if (out != FB_NONE) l->buffer_of[out] = l->buffer_of[node];
     return l->buffer_of[node];

@@ -11,6 +11,7 @@
 #include "code/emit.h"
 #include "code/lower.h"
 #include "code/names.h"
+#include "plan/copies.h"
 #include "plan/loops.h"
 
 #define uthash_malloc(size)      fb_alloc(size)
@@ -79,10 +80,9 @@ typedef struct {
     fb_known_kernel *known;
     fb_name_set *names; /* of kernels */
     fb_scratch scratch[FB_SCRATCHES];
-    fb_id laid[2];    /* operands that the library call at hand has laid out; FB_NONE */
-    int elsewhere[2]; /* … their buffers without that */
-    int n_leaving;
-    fb_id *leaving; /* values that are in buffers of their own at the end */
+    fb_id laid[2];      /* operands that the library call at hand has laid out; FB_NONE */
+    int elsewhere[2];   /* … their buffers without that */
+    fb_leaving leaving; /* values that are in buffers of their own at the end */
     FB_VEC(fb_late_assign) late;
     fb_error failed; /* of the first group whose file cannot stand for its kernel */
     fb_ejection eject;
@@ -100,8 +100,8 @@ int fb_lower_temporary(fb_lowering *l, fb_id node);
 int fb_lower_buffer_for(fb_lowering *l, fb_id node);
 /* Launches a copy of `node`, whatever it is, into `to` at `window`. */
 void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window);
-/* The output that stands for its whole base; FB_NONE. */
-fb_id fb_lower_stands_in(const fb_lowering *l, fb_id node);
+/* The launch that was added last copies `node`, which no group does (plan/copies.h). */
+void fb_lower_mark_copy(fb_lowering *l, fb_id node);
 /* Assignments of a region that wait for the end of it. */
 void fb_lower_late(fb_lowering *l, fb_id region);
 

@@ -143,6 +143,13 @@ static int64_t counted(const fb_program *p, bool calls)
     return launches;
 }
 
+const fb_group_cost *fb_program_own_cost(const fb_program *p, const fb_launch *l)
+{
+    if (l->kind != FB_LAUNCH_KERNEL) return NULL;
+    const fb_kernel *k = &p->kernels[l->kernel];
+    return k->merged || l->copies ? &k->cost : NULL;
+}
+
 int64_t fb_program_launches(const fb_program *p)
 {
     return counted(p, false);

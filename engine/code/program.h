@@ -133,9 +133,10 @@ typedef struct {
 /* The launch list; REPEAT count … END nest, for loops. SWAP exchanges two buffers (a loop's carried value). */
 typedef struct {
     fb_launch_kind kind;
-    int kernel; /* FB_LAUNCH_KERNEL */
-    int gemm;   /* FB_LAUNCH_GEMM; of a merged kernel, the first of those that it numbers from 0; else FB_NONE */
-    int group;  /* of the plan that it runs; FB_NONE for a copy that belongs to none */
+    int kernel;  /* FB_LAUNCH_KERNEL */
+    int gemm;    /* FB_LAUNCH_GEMM; of a merged kernel, the first of those that it numbers from 0; else FB_NONE */
+    int group;   /* of the plan that it runs; FB_NONE for a copy that belongs to none */
+    bool copies; /* beside what groups compute (plan/copies.h) */
     int n_args;
     const bool *written; /* of each of args: the kernel stores there; NULL: not known */
     const int *args; /* buffers, in the kernel's order: inputs first, then outputs; for a GEMM, those of its epilogue */
@@ -209,6 +210,9 @@ bool fb_program_is_fed(const fb_program *p);
 bool fb_program_sums_in_any_order(const fb_program *p);
 /* Are there two of this buffer? */
 bool fb_program_buffer_is_double(const fb_program *p, int buffer);
+/* What one launch of a kernel that is more or less than a group's is modelled to take: stages or steps that are one
+ * kernel, or a copy that no group makes (plan/copies.h). NULL: it is a group's. */
+const fb_group_cost *fb_program_own_cost(const fb_program *p, const fb_launch *l);
 /* Goes through the launch list as it is written; depth: of the loops around launch i. END has its REPEAT's. */
 void fb_program_each(const fb_program *p, void (*at)(void *ctx, int i, int depth), void *ctx);
 /* Its buffers, what is copied, and its launches, as a comment of C. */

@@ -71,7 +71,7 @@ static double cost_of(const fb_plan *plan)
         fb_slots_cost(plan, s, &cost);
         us += fb_plan_kernel_us(plan, region, a, &cost) * fb_judge_region_trips(p->g, region);
     }
-    return us - fb_plan_loops_save_us(plan);
+    return us + fb_copied_values_us(plan, 0) - fb_plan_loops_save_us(plan);
 }
 
 static bool has_kernels(const fb_plan *plan)

@@ -356,8 +356,10 @@ static double gemm_us(const fb_graph *g, const fb_machine *m, const fb_analysis 
 
 /* ---- the others ---- */
 
+/* What computes nothing copies a view or source as it is. */
 static bool copy_kind(const fb_kernel_nodes *k, const census *c)
 {
+    if (k->n_nodes == 0) return true;
     return k->n_nodes == 1 && (c->n[FB_CLASS_JOIN] || c->n[FB_CLASS_GATHER]);
 }
 

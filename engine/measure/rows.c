@@ -39,13 +39,18 @@ static int row_of_call(const fb_kernel_rows *rows, const char *code)
     return FB_NONE;
 }
 
-/* A copy beside a group's kernel or call: what this overwrites at its end, or a constant that the library wants in
- * memory. */
-static bool is_beside(const fb_plan *plan, const fb_program *p, const fb_launch *l)
+/* What a group's call has laid out: a launch of the group beside its own. */
+static bool is_laid_out(const fb_plan *plan, const fb_program *p, const fb_launch *l)
 {
-    if (l->group == FB_NONE) return true;
-    return l->kind == FB_LAUNCH_KERNEL && p->kernels[l->kernel].family == FB_FAMILY_COPY &&
+    return l->group != FB_NONE && l->kind == FB_LAUNCH_KERNEL && p->kernels[l->kernel].family == FB_FAMILY_COPY &&
            fb_plan_group(plan, l->group)->family != FB_FAMILY_COPY;
+}
+
+static fb_family family_of(const fb_plan *plan, const fb_program *p, const fb_launch *l)
+{
+    if (l->kind == FB_LAUNCH_KERNEL && (fb_program_own_cost(p, l) || is_laid_out(plan, p, l)))
+        return p->kernels[l->kernel].family;
+    return fb_plan_group(plan, l->group)->family;
 }
 
 static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l,
@@ -53,42 +58,48 @@ static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program 
 {
     row *r = &rows->row[rows->n++];
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
-    const fb_group *group = is_beside(plan, p, l) ? NULL : fb_plan_group(plan, l->group);
     fb_kernel_report_clear(&r->figures);
     r->figures.code = fb_arena_strdup(rows->arena, code);
     r->kernel = l->kind == FB_LAUNCH_KERNEL ? l->kernel : FB_NONE;
     r->figures.group = l->group;
-    r->figures.family = fb_family_name(group ? group->family : FB_FAMILY_COPY);
-    r->figures.name = r->kernel != FB_NONE ? fb_arena_strdup(rows->arena, p->kernels[r->kernel].name)
-                                           : fb_emit_kernel_name(g, group->n_nodes, group->nodes, rows->arena);
+    r->figures.family = fb_family_name(family_of(plan, p, l));
+    const fb_group *called = r->kernel == FB_NONE ? fb_plan_group(plan, l->group) : NULL;
+    r->figures.name = called ? fb_emit_kernel_name(g, called->n_nodes, called->nodes, rows->arena)
+                             : fb_arena_strdup(rows->arena, p->kernels[r->kernel].name);
     r->figures.count = 0;
     r->figures.bytes_read = r->figures.bytes_written = r->figures.flops = r->figures.predicted_us = 0;
     r->figures.apart_bytes = r->figures.apart_us = r->figures.apart_written = r->figures.few_us = 0;
     return r;
 }
 
+static void add_figures(row *r, const fb_group_cost *c, double times, int n_nodes, const fb_id *nodes)
+{
+    r->figures.bytes_read += (double)c->bytes_read * times;
+    r->figures.bytes_written += (double)c->bytes_written * times;
+    r->figures.apart_bytes += c->apart_bytes * times;
+    r->figures.apart_us += c->apart_us * times;
+    r->figures.apart_written += c->apart_written * times;
+    r->figures.few_us += c->few_us * times;
+    r->figures.flops += (double)c->flops * times;
+    r->figures.predicted_us += c->us * times;
+    for (int i = 0; i < n_nodes; i++) FB_VEC_PUSH(&r->nodes, nodes[i]);
+}
+
 /* Modelled figures of one launch that is made `times` times. */
 static void add_cost(row *r, const fb_plan *plan, const fb_program *p, const fb_launch *l, double times)
 {
-    if (is_beside(plan, p, l)) { /* all of one buffer is written, and read where there is another to read */
-        double bytes = (double)p->buffers[l->args[l->n_args - 1]].bytes;
-        r->figures.bytes_read += l->n_args > 1 ? bytes * times : 0;
-        r->figures.bytes_written += bytes * times;
-        r->figures.predicted_us = NAN;
-        return;
+    const fb_group_cost *own = fb_program_own_cost(p, l);
+    if (own) {
+        const fb_kernel *k = &p->kernels[l->kernel];
+        add_figures(r, own, times, k->merged ? k->n_nodes : 0, k->nodes);
+    } else if (is_laid_out(plan, p, l)) {
+        r->figures.predicted_us = NAN; /* its time and bytes are in those of the call */
+    } else {
+        fb_group_cost c;
+        fb_plan_group_cost(plan, l->group, &c);
+        const fb_group *group = fb_plan_group(plan, l->group);
+        add_figures(r, &c, times, group->n_nodes, group->nodes);
     }
-    fb_group_cost c;
-    fb_plan_group_cost(plan, l->group, &c);
-    r->figures.bytes_read += (double)c.bytes_read * times;
-    r->figures.bytes_written += (double)c.bytes_written * times;
-    r->figures.apart_bytes += c.apart_bytes * times;
-    r->figures.apart_us += c.apart_us * times;
-    r->figures.apart_written += c.apart_written * times;
-    r->figures.few_us += c.few_us * times;
-    r->figures.flops += (double)c.flops * times;
-    r->figures.predicted_us += c.us * times;
-    const fb_group *group = fb_plan_group(plan, l->group);
-    for (int i = 0; i < group->n_nodes; i++) FB_VEC_PUSH(&r->nodes, group->nodes[i]);
 }
 
 static void name_nodes(fb_kernel_rows *rows, row *r, const fb_graph *g)
@@ -284,7 +295,7 @@ void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const
         for (int n = 0; n < k->n_nodes; n++) k->nodes[n] = fb_arena_strdup(r->arena, rows->row[i].figures.nodes[n]);
         take_times(&rows->row[i], k);
         if (l) add_resources(&rows->row[i], d, l, k);
-        r->bytes_read += k->bytes_read; /* copies beside groups as well, of which the plan's cost knows nothing */
+        r->bytes_read += k->bytes_read;
         r->bytes_written += k->bytes_written;
         r->measured_read += k->measured_read; /* NAN where one is not known */
         r->measured_written += k->measured_written;

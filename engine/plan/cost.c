@@ -1,5 +1,6 @@
 /* What a plan takes: the sum of its kernels, their launches, and one wait; with what is copied in and out before and
  * after it, or, where copies and kernels overlap, whatever takes longest of the three. */
+#include "plan/copies.h"
 #include "plan/loops.h"
 #include "plan/parts.h"
 
@@ -57,23 +58,63 @@ double fb_merged_us(const fb_plan *plan)
     return fb_merged_launches(plan) * fb_launch_us(&plan->planner->machine, mode);
 }
 
+static double copied_value_us(const fb_plan *plan, const fb_copied_value *v)
+{
+    const fb_machine *m = &plan->planner->machine;
+    fb_group_cost c;
+    fb_copying_cost(plan, v->node, &c);
+    if (!is_merged(plan, v->region)) return c.us + fb_launching_us(m, plan->launch, c.launches, c.calls, c.us);
+    return m->target->grid_barrier ? fmax(c.us - FB_KERNEL_START_US, 0) : c.us; /* it waits with the stage behind it */
+}
+
+/* A kernel of cost `c`, at every step of region `region`, that takes `us` with what launching it takes. */
+static void add_kernel(const fb_plan *plan, fb_id region, const fb_group_cost *c, double us, fb_plan_cost *out)
+{
+    double trips = fb_judge_region_trips(plan->planner->g, region);
+    const fb_machine *m = &plan->planner->machine;
+    double each = fb_launching_us(m, plan->launch, c->launches, c->calls, c->us);
+    double launch_us = is_merged(plan, region) ? 0 : each * trips;
+    out->us += us * trips;
+    out->launch_us += launch_us;
+    out->bytes_read += times(c->bytes_read, trips);
+    out->bytes_written += times(c->bytes_written, trips);
+    out->flops += times(c->flops, trips);
+    if (!is_merged(plan, region)) out->launches += (int)fmin(c->launches * trips, INT32_MAX / 2);
+}
+
 static void add_group(const fb_plan *plan, int group, fb_plan_cost *out)
 {
-    const fb_graph *g = plan->planner->g;
     fb_group_cost c;
-    fb_id slot = plan->view->slot_of[group], region = g->nodes[slot].region;
+    fb_id slot = plan->view->slot_of[group], region = plan->planner->g->nodes[slot].region;
     fb_plan_group_cost(plan, group, &c);
-    double trips = fb_judge_region_trips(g, region);
-    double us = fb_plan_kernel_us(plan, region, fb_slots_analysis(plan, slot), &c) * trips;
-    const fb_machine *m = &plan->planner->machine;
-    double each = fb_launching_us(m, plan->launch, c.launches, c.calls, c.us);
-    double launch_us = is_merged(plan, region) ? 0 : each * trips;
-    out->us += us;
-    out->launch_us += launch_us;
-    out->bytes_read += times(c.bytes_read, trips);
-    out->bytes_written += times(c.bytes_written, trips);
-    out->flops += times(c.flops, trips);
-    if (!is_merged(plan, region)) out->launches += (int)fmin(c.launches * trips, INT32_MAX / 2);
+    add_kernel(plan, region, &c, fb_plan_kernel_us(plan, region, fb_slots_analysis(plan, slot), &c), out);
+}
+
+static void add_copy_kernels(const fb_plan *plan, fb_plan_cost *out)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_copied_value *copied;
+    int n = fb_plan_copied_values(plan, arena, &copied);
+    for (int i = 0; i < n; i++) {
+        fb_group_cost c;
+        fb_copying_cost(plan, copied[i].node, &c);
+        add_kernel(plan, copied[i].region, &c, copied_value_us(plan, &copied[i]), out);
+    }
+    fb_arena_free(arena);
+}
+
+double fb_copied_values_us(const fb_plan *plan, fb_id region)
+{
+    const fb_graph *g = plan->planner->g;
+    fb_arena *arena = fb_arena_new();
+    fb_copied_value *copied;
+    int n = fb_plan_copied_values(plan, arena, &copied);
+    double us = 0;
+    for (int i = 0; i < n; i++)
+        if (fb_region_within(g, copied[i].region, region))
+            us += copied_value_us(plan, &copied[i]) * fb_judge_region_trips(g, copied[i].region);
+    fb_arena_free(arena);
+    return us;
 }
 
 /* Everything that has storage of its own, and the pool. */
@@ -117,6 +158,7 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
     if (view->cost_epoch != p->epoch) {
         fb_plan_cost c = {0};
         for (int i = 0; i < n; i++) add_group(plan, i, &c);
+        add_copy_kernels(plan, &c);
         double merged_us = n > 0 ? fb_merged_us(plan) : 0,
                sync_us = isfinite(p->machine.sync_us) ? p->machine.sync_us : 0;
         if (n > 0) c.launches += (int)fmin(fb_merged_launches(plan), INT32_MAX / 2);

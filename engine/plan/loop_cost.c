@@ -138,6 +138,7 @@ double fb_plan_one_kernel_us(const fb_plan *plan, fb_id whole)
         fb_slots_cost(plan, plan->view->slot_of[i], &cost);
         us += fb_plan_kernel_us(plan, region, a, &cost) * fb_judge_region_trips(g, region);
     }
+    us += fb_copied_values_us(plan, whole);
     if (whole && plan->planner->machine.target->keeps) us -= loop_saves_us(plan, whole);
     return outer > 0 ? us / outer : 0;
 }

@@ -91,6 +91,8 @@ fb_choice fb_choice_joined(const fb_plan *plan, const fb_id *slots, int n);
 /* One run of a kernel of cost `c` in region `r`, with what launching it takes; as a stage where the loop around it, or
  * the plan, is one kernel. */
 double fb_plan_kernel_us(const fb_plan *plan, fb_id r, fb_analysis *a, const fb_group_cost *c);
+/* … and all copies that no group makes, of a region and those within it (0: the plan), all of its steps. */
+double fb_copied_values_us(const fb_plan *plan, fb_id region);
 /* Launches of loops that are one kernel, or of a plan that is one; and what these take. */
 double fb_merged_launches(const fb_plan *plan);
 double fb_merged_us(const fb_plan *plan);

@@ -491,7 +491,7 @@ static void a_loop_is_one_kernel_when_asked_for(void **state)
     assert_true(p->n_gemms == 1 && p->kernels[p->launches[1].kernel].merged);
     fb_plan_cost apart, whole;
     fb_plan_cost_of(plan, &whole);
-    assert_int_equal(whole.launches, 1);
+    assert_int_equal(whole.launches, 2);
     /* it is a fact of the plan: in files, in recordings, in comparisons, and taken back */
     fb_plan *none = fb_plan_new(b.planner), *back = NULL;
     char mine[FB_SIGNATURE], theirs[FB_SIGNATURE];
@@ -593,9 +593,10 @@ static void the_model_counts_steps(void **state)
         fb_plan_free(plan);
         bench_free(&b);
     }
-    assert_int_equal(cost[1].launches, 10 * cost[0].launches);
+    const int64_t zeros = 6 * 8 * 4; /* the initial state, written once by a launch of its own */
+    assert_int_equal(cost[1].launches - 1, 10 * (cost[0].launches - 1));
     assert_int_equal(cost[1].bytes_read, 10 * cost[0].bytes_read);
-    assert_int_equal(cost[1].bytes_written, 10 * cost[0].bytes_written);
+    assert_int_equal(cost[1].bytes_written - zeros, 10 * (cost[0].bytes_written - zeros));
 }
 
 /* ---- what may not be ---- */

@@ -76,6 +76,16 @@ static void write_text(const net *n, const char *line, const fb_target *t, const
     fb_str_free(&text);
 }
 
+/* Kernels, calls, and copies that no group makes: the cost model counts what is launched. */
+static void launches_are_foreseen(const char *line, const fb_plan *plan, const fb_program *p)
+{
+    fb_plan_cost cost;
+    fb_plan_cost_of(plan, &cost);
+    if (cost.launches != fb_program_launches(p))
+        fprintf(stderr, "%s: %d launches foreseen, %lld made\n", line, cost.launches,
+                (long long)fb_program_launches(p));
+}
+
 /* "split_stack combined f32 max cuda  DIGEST 1", or why there is none. */
 static void add_line(net *n, const char *what, const char *plan_name, int target, const fb_plan *plan)
 {
@@ -88,6 +98,7 @@ static void add_line(net *n, const char *what, const char *plan_name, int target
     else
         fb_str_addf(&n->lines, "%s - %s\n", line, err.text);
     if (p && n->folder) write_text(n, line, targets[target], p);
+    if (p) launches_are_foreseen(line, plan, p);
     fb_program_free(p);
 }
 

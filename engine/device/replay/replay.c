@@ -174,17 +174,14 @@ static const char *old_code(const recollection *c, int launch)
     return fb_recording_group_code(c->r, signature, launch - first);
 }
 
-/* The model's time of a launch. A group's time is that of its first launch; a copy without a group moves its buffer. */
+/* The model's time of a launch. A group's time is that of its first launch. */
 static double predicted_us(const recollection *c, int launch)
 {
     const fb_launch *l = &c->p->launches[launch];
-    if (l->kind == FB_LAUNCH_KERNEL && c->p->kernels[l->kernel].merged) return c->p->kernels[l->kernel].cost.us;
-    const fb_machine *m = fb_planner_machine(fb_plan_planner(c->plan));
-    if (l->group == FB_NONE) {
-        double bytes = 2 * (double)c->p->buffers[l->args[l->n_args - 1]].bytes, rate = fb_rate_at(&m->copy_hot, bytes);
-        return rate > 0 ? bytes / rate * 1e-3 : 0;
-    }
-    if (launch > 0 && c->p->launches[launch - 1].group == l->group) return 0;
+    const fb_group_cost *own = fb_program_own_cost(c->p, l);
+    if (own) return own->us;
+    const fb_launch *before = launch > 0 ? l - 1 : NULL; /* what a group lays out is in its cost */
+    if (before && before->group == l->group && !before->copies) return 0;
     fb_group_cost cost;
     fb_plan_group_cost(c->plan, l->group, &cost);
     return cost.us;
