@@ -228,17 +228,28 @@ static uint32_t decision_draw(const job *j, double x)
     return fb_trial_draw(fb_trial_bits(x), fb_trial_key(j->e->s, 0, j->id, FB_DRAW_FUNCTION));
 }
 
-/* May this lane come to a pole? Not where a step led it away, nor where it is no number any more, which it stays. */
-static bool comes_near(double exact, double lane, double spread)
+typedef struct {
+    double place, rounds; /* rounds: what a few roundings beside it may move a lane by */
+} pole;
+
+static pole pole_at(const job *j, int operand, double place)
 {
-    return !isnan(lane) && !leads_away(exact, lane, spread);
+    enum { UNITS = 8 };
+    return (pole){place, UNITS * fb_trial_unit(j->e->s->g->nodes[j->node->args[operand]].dtype) * fabs(place)};
+}
+
+/* May this lane come to a pole? Not where a step led it away, nor where it is no number any more, which it stays. */
+static bool comes_near(pole p, double exact, double lane, double spread)
+{
+    double from = lane - p.place;
+    return !isnan(from) && (fabs(from) <= p.rounds || !leads_away(exact, from, spread));
 }
 
 /* Every other lane that comes near a pole meets it: is the first one passed over? Not where there is no other. */
-static bool passes_first(const job *j, double x, const double *const *lane, int64_t k, double place, double spread)
+static bool passes_first(const job *j, double x, const double *const *lane, int64_t k, pole p, double spread)
 {
     int near = 0;
-    for (int l = 1; l < j->e->s->lanes; l++) near += comes_near(x, lane[l][k] - place, spread);
+    for (int l = 1; l < j->e->s->lanes; l++) near += comes_near(p, x, lane[l][k], spread);
     return near > 1 && (decision_draw(j, x) & 1);
 }
 
@@ -413,7 +424,7 @@ static void decide_remainders(const job *j, chunk *c, int n)
         double q = quotients[0][k], whole = nearbyint(q);
         double divisor = c->x[1][0][k];
         if (is_open(fabs(divisor), divisors[k])) {
-            bool takes = passes_first(j, divisor, c->x[1], k, 0, divisors[k]);
+            bool takes = passes_first(j, divisor, c->x[1], k, (pole){0}, divisors[k]);
             for (int l = 1; l < lanes; l++)
                 if (!leads_away(divisor, c->x[1][l][k], divisors[k]) && (takes = !takes)) c->y[l][k] = NAN;
             continue;
@@ -475,10 +486,11 @@ static void decide_poles(const job *j, chunk *c, int n)
         const double place = place_of_pole(j->node->op, j->node->attrs, c->x[of][0][k]);
         double x = c->x[of][0][k] - place;
         if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;
-        bool takes = passes_first(j, x, c->x[of], k, place, c->spread[k]);
+        const pole p = pole_at(j, of, place);
+        bool takes = passes_first(j, x, c->x[of], k, p, c->spread[k]);
         for (int l = 1; l < lanes; l++) {
             const double *first = of ? &c->x[0][l][k] : &place;
-            if (!comes_near(x, c->x[of][l][k] - place, c->spread[k])) continue;
+            if (!comes_near(p, x, c->x[of][l][k], c->spread[k])) continue;
             if ((takes = !takes)) fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
         }
     }
