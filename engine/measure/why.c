@@ -536,6 +536,11 @@ const char *fb_why_verdicts(const fb_why *why, char to[160])
     return to;
 }
 
+fb_figure_source fb_why_part_source(const fb_why *why, fb_why_id id)
+{
+    return why->part[id].measured || id == FB_WHY_REST ? why->source : FB_SOURCE_PREDICTED;
+}
+
 const char *fb_why_sources(const fb_why *why, char to[32])
 {
     const char *a = fb_report_source_name(why->from[0]), *b = fb_report_source_name(why->from[1]);

@@ -98,6 +98,8 @@ void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in
  * medians. Into `to`, returned.
  */
 const char *fb_why_verdicts(const fb_why *why, char to[160]);
+/* How the time of a part is known: as the walls are, or by the model alone. The rest is of the walls. */
+fb_figure_source fb_why_part_source(const fb_why *why, fb_why_id id);
 /* Where the wall times come from: "" when both were measured, else "recorded", or "recorded → measured". */
 const char *fb_why_sources(const fb_why *why, char to[32]);
 

@@ -426,7 +426,7 @@ static void a_tale_waits(void **unused)
     must_show(t, "µs · m measures");
     term_keys(t, "m");
     must_show(t, "→ 70.0 µs");
-    must_show(t, "launches -8.0"); /* the line may break after it */
+    must_show(t, "-8.0 µs ███"); /* the line may break before it */
     term_keys(t, "k j");
     must_lose(t, "→ 70.0 µs");
     quit(t);

@@ -118,7 +118,7 @@ static void print_part(const fb_why *why, fb_why_id id)
     const char *sign = fb_show_utf8() ? gain ? "█" : "░" : gain ? "#" : "+";
     fb_str_addf(&line, "%-10s ", fb_why_name(id));
     if (p->known) {
-        fb_figure_gain(amount, p->us, why->source);
+        fb_figure_part(amount, why, id);
         add_bar(&line, fb_why_bar(why, id, WIDTH), sign);
         fb_str_addf(&line, " %*s", width_of(why->source), amount);
         if (!why->tie)

@@ -117,6 +117,11 @@ const char *fb_figure_gain(char to[48], double us, fb_figure_source kind)
     return to;
 }
 
+const char *fb_figure_part(char to[48], const fb_why *why, fb_why_id id)
+{
+    return fb_figure_gain(to, why->part[id].us, fb_why_part_source(why, id));
+}
+
 const char *fb_figure_spread(char to[48], const fb_stat *s, fb_figure_source kind)
 {
     static const struct {

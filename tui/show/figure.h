@@ -60,6 +60,8 @@ const char *fb_figure_write(char to[48], double value, fb_unit unit, fb_figure_s
 /* What B gained over A of a difference, which is as certain as the times it is of: "-2.1 µs", "~+79.6 µs" for a loss of
  * which one side is predicted. Into `to`, returned. */
 const char *fb_figure_gain(char to[48], double us, fb_figure_source kind);
+/* … of one part of it, with the sign of a prediction where the model told it: "~-2.1 µs". */
+const char *fb_figure_part(char to[48], const fb_why *why, fb_why_id id);
 /* "12.1–12.9 ms": both ends in the upper one's unit. "" where there is no spread, as of a prediction. */
 const char *fb_figure_spread(char to[48], const fb_stat *s, fb_figure_source kind);
 

@@ -40,7 +40,7 @@ static void draw_part(fb_picture *p, const fb_why *why, fb_why_id id)
     const fb_why_part *part = &why->part[id];
     bool gain = part->us >= 0; /* B's, whichever of the two is faster */
     char us[48], text[64];
-    fb_figure_source kind = part->measured || id == FB_WHY_REST ? why->source : FB_SOURCE_PREDICTED;
+    fb_figure_source kind = fb_why_part_source(why, id);
     fb_str_add(&p->body, "<g>");
     fb_picture_hover(p, part->text);
     fb_picture_text(p, 12, p->h + 15, "", "start", 0, fb_why_name(id));

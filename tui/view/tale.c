@@ -46,7 +46,7 @@ static void add_part(const fb_why *why, fb_why_id id, double longest, fb_str *ou
     enum { CELLS = 8 };
     const fb_why_part *p = &why->part[id];
     char us[48];
-    fb_str_addf(out, "%s%s %s ", out->n ? "  " : "", fb_why_name(id), fb_figure_gain(us, p->us, why->source));
+    fb_str_addf(out, "%s%s %s ", out->n ? "  " : "", fb_why_name(id), fb_figure_part(us, why, id));
     int n = (int)lround(CELLS * fabs(p->us) / longest);
     for (int i = 0; i < n; i++) fb_str_add(out, "█");
     if (!n) fb_str_add(out, "▏");

@@ -45,7 +45,7 @@ static void draw_part(const fb_rect *r, int y, const fb_why *why, fb_why_id id)
                 : gain            ? FB_ROLE_GOOD
                                   : FB_ROLE_BAD,
                 "█");
-    fb_draw_right(r, y, r->w - 1, FB_ROLE_TEXT, fb_figure_gain(text, part->us, why->source));
+    fb_draw_right(r, y, r->w - 1, FB_ROLE_TEXT, fb_figure_part(text, why, id));
 }
 
 /* The first line in sight. On the first row the page begins; on any other all that can be chosen is to be seen, as far

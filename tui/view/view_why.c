@@ -129,7 +129,7 @@ static void draw_part(const fb_rect *r, int y, int width, const fb_why *why, fb_
     }
     draw_span(r, y, fb_why_bar(why, id, width), id == FB_WHY_REST ? FB_ROLE_DIM : gain ? FB_ROLE_GOOD : FB_ROLE_BAD);
     fb_draw_right(r, y, BAR + width + FIGURES / 2, p->measured || id == FB_WHY_REST ? FB_ROLE_TEXT : FB_ROLE_PREDICTED,
-                  fb_figure_gain(text, p->us, why->source));
+                  fb_figure_part(text, why, id));
     if (why->tie) return; /* of no difference there are no shares */
     snprintf(text, sizeof text, "%.0f %%", fb_why_percent(why, id));
     fb_draw_right(r, y, BAR + width + FIGURES - 2, FB_ROLE_DIM, text);
