@@ -476,7 +476,7 @@ static void decide_zeros(const job *j, chunk *c, int n)
 /* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. Where it is
  * that exactly, they have it by themselves, and those that do not show what else it may be: a count of ties, say. Those
  * that lead further away from 0 than it lies show that as well, and stay: of |floor x| + 0.5, where the step was taken
- * both ways. */
+ * both ways. A 0 that roundings make has the sign of what was rounded, or is what a difference leaves: lanes have both. */
 static void decide_poles(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
@@ -487,11 +487,12 @@ static void decide_poles(const job *j, chunk *c, int n)
         double x = c->x[of][0][k] - place;
         if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;
         const pole p = pole_at(j, of, place);
-        bool takes = passes_first(j, x, c->x[of], k, p, c->spread[k]);
+        bool takes = passes_first(j, x, c->x[of], k, p, c->spread[k]), own = false;
         for (int l = 1; l < lanes; l++) {
-            const double *first = of ? &c->x[0][l][k] : &place;
-            if (!comes_near(p, x, c->x[of][l][k], c->spread[k])) continue;
-            if ((takes = !takes)) fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
+            if (!comes_near(p, x, c->x[of][l][k], c->spread[k]) || !(takes = !takes)) continue;
+            const double at = place == 0 && own ? copysign(0, c->x[of][l][k]) : place;
+            fb_pointwise_f64(j->node->op, j->node->attrs, 1, of ? &c->x[0][l][k] : &at, &at, &at, &c->y[l][k]);
+            own = !own;
         }
     }
 }
