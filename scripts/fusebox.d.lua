@@ -264,6 +264,10 @@ function Tensor:round() end
 ---@return Tensor
 function Tensor:clamp(low, high) end
 
+---The same values, in memory of their own.
+---@return Tensor
+function Tensor:copy() end
+
 ---Not, of bool.
 ---@return Tensor
 function Tensor:logical_not() end

@@ -4,10 +4,12 @@
 #include "graph/canon.h"
 
 #include "base/mem.h"
+#include "graph/access.h"
 #include "graph/build.h"
 #include "graph/fold.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -336,8 +338,44 @@ static bool copy_nodes(pass *p, const fb_id *region_to, fb_error *err)
         }
         if (fb_build_node(p->out, &n, err) == FB_NONE) return false;
     }
-    for (int i = 0; i < p->g->n_outputs; i++)
-        if (!fb_build_output(p->out, renumbered(p, p->g->outputs[i]), p->g->output_names[i], err)) return false;
+    return true;
+}
+
+/* A view of what is computed, which an output cannot be: it lies otherwise, or is a part. As a node of its own the copy
+ * that this takes may be fused. */
+static bool wants_copy(const fb_graph *g, fb_id id)
+{
+    fb_id base = fb_access_base(g, id), whole;
+    if (base == id || (!fb_node_is_computed(g, base) && g->nodes[base].op != FB_OP_RESULT)) return false;
+    return !fb_access_whole(g, id, &whole);
+}
+
+static fb_id add_copy(pass *p, fb_id view, fb_error *err)
+{
+    fb_node n = p->out->nodes[view];
+    char name[FB_MAX_PATH];
+    int number = 1;
+    do {
+        snprintf(name, sizeof name, number > 1 ? "%s_copy_%d" : "%s_copy", n.name, number);
+        number++;
+    } while (fb_build_taken(p->out, name));
+    n = (fb_node){.op = FB_OP_COPY, .n_args = 1, .args = &view, .name = name, .line = n.line, .scope = n.scope};
+    return fb_build_node(p->out, &n, err);
+}
+
+static bool copy_outputs(pass *p, fb_error *err)
+{
+    const fb_graph *g = p->g;
+    fb_id *copied = FB_NEW_ARRAY(p->scratch, fb_id, p->out->n_nodes + 1);
+    for (fb_id i = 0; i < p->out->n_nodes; i++) copied[i] = FB_NONE;
+    for (int i = 0; i < g->n_outputs; i++) {
+        fb_id id = renumbered(p, g->outputs[i]);
+        if (wants_copy(p->out, id)) {
+            if (copied[id] == FB_NONE) copied[id] = add_copy(p, id, err);
+            id = copied[id];
+        }
+        if (id == FB_NONE || !fb_build_output(p->out, id, g->output_names[i], err)) return false;
+    }
     return true;
 }
 
@@ -357,7 +395,7 @@ fb_graph *fb_graph_canonical(const fb_graph *g, fb_error *err)
     mark_live(&p);
     number_all(&p, region_to);
     bool ok = copy_scopes(&p, err) && copy_regions(&p, region_to, err) && copy_nodes(&p, region_to, err) &&
-              fb_graph_finish(p.out, err);
+              copy_outputs(&p, err) && fb_graph_finish(p.out, err);
     HASH_CLEAR(hh, p.table);
     fb_arena_free(scratch);
     p.out->canonical = ok;

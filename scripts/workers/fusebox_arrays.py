@@ -56,7 +56,7 @@ UNARY = {
     "cos": lambda m, x, n: m.cos(x), "tanh": lambda m, x, n: m.tanh(x), "sigmoid": lambda m, x, n: 1 / (1 + m.exp(-x)),
     "relu": lambda m, x, n: m.maximum(x, 0), "floor": lambda m, x, n: m.floor(x), "ceil": lambda m, x, n: m.ceil(x),
     "round": lambda m, x, n: m.round(x), "logical_not": lambda m, x, n: m.logical_not(x),
-    "bitwise_not": lambda m, x, n: ~x,
+    "bitwise_not": lambda m, x, n: ~x, "copy": lambda m, x, n: x,
     "elu": lambda m, x, n: m.where(x > 0, x, number(n, "value") * m.expm1(m.minimum(x, 0))),
     "softplus": lambda m, x, n: softplus(m, x, number(n, "value"), number(n, "high")),
     "mish": lambda m, x, n: x * m.tanh(softplus(m, x, 1.0, math.inf)),

@@ -62,6 +62,7 @@ DIRECT = {
     "ceil": "Ceil",
     "round": "Round",
     "cast": "Cast",
+    "copy": "Identity",
     "logical_not": "Not",
     "bitwise_not": "BitwiseNot",
     "add": "Add",

@@ -44,7 +44,7 @@ WRITTEN = {
     "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
     "logical_and": lambda a, b: a & b, "logical_or": lambda a, b: a | b, "bitwise_and": lambda a, b: a & b,
     "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b, "where": lambda c, a, b: c.where(a, b),
-    "log1p": lambda x: (x + 1).log(), "gelu": lambda x: 0.5 * x * (1 + (x * 0.7071067811865476).erf()),
+    "copy": lambda x: x, "log1p": lambda x: (x + 1).log(), "gelu": lambda x: 0.5 * x * (1 + (x * 0.7071067811865476).erf()),
     "receive": lambda x: x, "matmul": lambda a, b: a @ b,
 }
 REDUCED = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "prod"}

@@ -108,6 +108,7 @@ OPS = {  # name: operands, PyTorch's call of the same arguments, how it is writt
     "round": ("float", "", "torch.round({0})", {}),
     "clamp": ("number", "", "torch.clamp({0}, {value}, {high})", {"low": -math.inf, "high": math.inf}),
     "cast": ("any", "", "", {}),
+    "copy": ("any", "", "{0}", {}),
     "logical_not": ("bool", "", "~{0}", {}),
     "bitwise_not": ("integer", "", "~{0}", {}),
     "add": ("number", "", "{0} + {1}", {}),

@@ -140,6 +140,28 @@ static void test_identity_views(void **state)
     fb_graph_free(g);
 }
 
+/* An output that lies otherwise than what is computed, or is a part of it, is a copy: one for all outputs that are it.
+ * What lies so already is none, nor is a view of a source, which no kernel makes. */
+static void test_outputs_that_are_views(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("");
+    fb_id x = add_input(g, "x", FB_F32, SHAPE(3, 4)), y = add_op(g, FB_OP_EXP, ARGS(x), NULL);
+    fb_id turned = add_op(g, FB_OP_PERMUTE, ARGS(y), &(fb_attrs){.n_axes = 2, .axes = {1, 0}});
+    output(g, turned, "turned");
+    output(g, add_op(g, FB_OP_PERMUTE, ARGS(y), &(fb_attrs){.n_axes = 2, .axes = {1, 0}}), "again");
+    output(g, add_op(g, FB_OP_SLICE, ARGS(y), &(fb_attrs){.stop = 2, .step = 1}), "part");
+    output(g, add_op(g, FB_OP_VIEW, ARGS(y), &(fb_attrs){.shape = SHAPE(12)}), "flat");
+    output(g, add_op(g, FB_OP_PERMUTE, ARGS(x), &(fb_attrs){.n_axes = 2, .axes = {1, 0}}), "source");
+    g = canonical(g);
+    static const fb_op expected[] = {FB_OP_COPY, FB_OP_COPY, FB_OP_COPY, FB_OP_VIEW, FB_OP_PERMUTE};
+    for (int i = 0; i < 5; i++) assert_int_equal(fb_node_at(g, g->outputs[i])->op, expected[i]);
+    assert_int_equal(g->outputs[0], g->outputs[1]);
+    assert_int_not_equal(g->outputs[0], g->outputs[2]);
+    assert_int_equal(g->n_nodes, 8); /* x, y, four views, two copies */
+    fb_graph_free(g);
+}
+
 /* An index_add is no -0, whichever side the zeros stand; another sum may be one. */
 static void test_added_to_zeros(void **state)
 {
@@ -155,7 +177,9 @@ static void test_added_to_zeros(void **state)
     output(g, add_op(g, FB_OP_ADD, ARGS(x, zero), NULL), "other");
     output(g, add_op(g, FB_OP_ADD, ARGS(sums, sums), NULL), "twice");
     g = canonical(g);
-    assert_int_equal(fb_node_at(g, g->outputs[0])->op, FB_OP_PERMUTE);
+    const fb_node *copy = fb_node_at(g, g->outputs[0]);
+    assert_int_equal(copy->op, FB_OP_COPY);
+    assert_int_equal(fb_node_at(g, copy->args[0])->op, FB_OP_PERMUTE);
     assert_int_equal(fb_node_at(g, g->outputs[1])->op, FB_OP_SCATTER_ADD);
     assert_int_equal(fb_node_at(g, g->outputs[2])->op, FB_OP_ADD);
     assert_int_equal(fb_node_at(g, g->outputs[3])->op, FB_OP_ADD);
@@ -374,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_constants),
         cmocka_unit_test(test_identity_views),
+        cmocka_unit_test(test_outputs_that_are_views),
         cmocka_unit_test(test_added_to_zeros),
         cmocka_unit_test(test_merged_views),
         cmocka_unit_test(test_scope_keeps_operand),

@@ -426,7 +426,7 @@ static void every_rule_is_met(void **state)
     for (uint64_t seed = 1; seed < 6000 && vast < 8; seed++) {
         fb_graph *g = fb_fuzz_graph(seed, &err);
         bool large = g->n_nodes > 600;
-        if (large || plans < 120) {
+        if (large || plans < 600) {
             fb_planner *p = fb_planner_new(g, &m);
             for (int k = 0; k < (large ? 2 : 4); k++, plans++) fb_plan_free(fb_fuzz_plan(p, seed, k));
             fb_planner_free(p);
