@@ -239,6 +239,17 @@ FB_TRIAL_WIDE static double squares_of(const double *row, int64_t n)
     return part[0] + part[1] + part[2] + part[3];
 }
 
+/* √Σx² of which the squares were summed up, also where those are out of range, as of 1e-283 (fuzz seed 530009172). */
+static double root_of_squares(double squares, const double *x, int64_t n, int64_t step)
+{
+    if (isnan(squares) || (squares > 0x1p-900 && squares < 0x1p900)) return sqrt(squares);
+    double most = 0, sum = 0;
+    for (int64_t k = 0; k < n; k++) most = fmax(most, fabs(x[k * step]));
+    if (!(most > 0) || isinf(most)) return most;
+    for (int64_t k = 0; k < n; k++) sum += x[k * step] / most * (x[k * step] / most);
+    return most * sqrt(sum);
+}
+
 /* Row `r` of the left operand in the lane that says how large it is. */
 static const double *telling_row(const product *p, int64_t r, double *squares)
 {
@@ -260,7 +271,7 @@ FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
     for (int64_t r = first; r < last; r++) {
         double all;
         const double *row = telling_row(p, r, &all);
-        p->a_norm[r] = sqrt(all);
+        p->a_norm[r] = root_of_squares(all, row, p->k, 1);
         p->a_roots[r] = root_of_repeats(row, p->k, 1);
         for (int i = 0; i < FB_SUM_PARTS; i++) {
             int64_t begin = part_begin(p->k, i), end = part_begin(p->k, i + 1);
@@ -310,7 +321,7 @@ FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
             columns_beside(p, p->right[beside[i]] + matrix * p->k * p->n, norms, before);
         fb_free(before);
         for (int64_t j = 0; j < p->n; j++) {
-            norms[j] = sqrt(norms[j]);
+            norms[j] = root_of_squares(norms[j], p->right[0] + matrix * p->k * p->n + j, p->k, p->n);
             p->b->root[matrix * p->n + j] =
                 p->k ? root_of_repeats(p->right[0] + matrix * p->k * p->n + j, p->k, p->n) : 0;
             p->b->alike[matrix] = fmax(p->b->alike[matrix], alike(parts + j, p->n, p->k, norms[j]));

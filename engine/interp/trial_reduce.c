@@ -19,6 +19,7 @@ typedef struct {
     fb_bound_repeats repeats;
     double large, small; /* of a product: of what is more than 1, and less, by magnitude */
     bool infinite;       /* of a product: a factor is, or is no number */
+    double most;         /* the largest term by magnitude, where squares are too small to be summed up */
     double serial;       /* where it counts: the terms of a sum, one after the other in the accumulator */
     double few, all;     /* … of a product: the last FACTORS or fewer, and what is before them, in the accumulator */
     double lost;         /* … and by what share of it their roundings put it off, all together */
@@ -55,6 +56,17 @@ static void add_serially(sum_state *s, double term, bool wide)
     s->serial = fb_trial_accumulated(s->serial, term, wide);
 }
 
+static bool has_squares(const sum_state *s)
+{
+    return s->squares > 0x1p-900;
+}
+
+/* √Σx². */
+static double root_of_squares(const sum_state *s)
+{
+    return has_squares(s) ? sqrt(s->squares) : sqrt((double)s->n) * s->most;
+}
+
 static void sum_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)
 {
     bool wide = dtype == FB_F64;
@@ -62,6 +74,7 @@ static void sum_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype, bo
         int count = n - at < SUM_PART ? (int)(n - at) : SUM_PART;
         s->sum += add_part(x + at, count, &s->squares);
         s->partial = fmax(s->partial, fabs(s->sum));
+        for (int k = 0; k < count && !has_squares(s); k++) s->most = fmax(s->most, fabs(x[at + k]));
         for (int k = 0; k < count && !s->exact.over; k++) fb_exactness_add(&s->exact, wide, x[at + k]);
         for (int k = 0; k < count && counts && s->exact.over; k++) fb_bound_repeat(&s->repeats, dtype, x[at + k]);
         for (int k = 0; k < count && counts; k++) add_serially(s, x[at + k], wide);
@@ -84,7 +97,7 @@ static double sum_error(const sum_state *s, fb_dtype dtype)
     double least = s->serial != 0 && isfinite(s->serial) ? 2 * fabs(s->serial - s->sum) : 0;
     if (is_even(s, dtype)) return (double)s->n * fb_trial_unit(dtype) * s->partial;
     double repeats = s->n <= SUM_SURE ? (double)(s->n * s->n) : (double)s->repeats.squares;
-    return fmax(least, fb_trial_gamma(dtype, s->n - 1, repeats) * fmax(s->partial, sqrt(s->squares)));
+    return fmax(least, fb_trial_gamma(dtype, s->n - 1, repeats) * fmax(s->partial, root_of_squares(s)));
 }
 
 FB_TRIAL_WIDE static double extreme_row(const double *x, int64_t n, double sign)

@@ -69,7 +69,10 @@ typedef struct {
 typedef struct {
     const fb_plan *plan;
     const fb_fuzz_reference *reference;
-    const fb_id *same;   /* a node of the plan's graph: which node of the reference's it is; NULL: they are one graph */
+    const fb_id *same; /* a node of the plan's graph: which node of the reference's it is; NULL: they are one graph */
+    /* … then what the reference refuses may be right by this one, of the plan's own graph: parts that it has of what is
+     * one node there need not be rounded alike. (The two references were held to each other before.) */
+    const fb_fuzz_reference *own;
     fb_program *program; /* NULL: lowered by the call; freed by it in any case */
     fb_program *apart;   /* likewise, where kernels are merged: what its stages are */
     bool lightly;        /* compiled so (code/program.h) */

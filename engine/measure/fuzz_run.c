@@ -155,6 +155,12 @@ static void count_open(joined *j, int i, int64_t left)
     }
 }
 
+static bool judge(const fb_fuzz_case *c, fb_id of, fb_id same, const void *bytes, fb_error_report *report)
+{
+    if (!fb_fuzz_reference_judge(c->reference, same, bytes, report)) return false;
+    return report->ok || !c->own || fb_fuzz_reference_judge(c->own, of, bytes, report);
+}
+
 static void compare_value(joined *j, int i, fb_id node, fb_error *err)
 {
     fb_fuzz_case *c = j->cases[i];
@@ -175,7 +181,7 @@ static void compare_value(joined *j, int i, fb_id node, fb_error *err)
     snprintf(text, sizeof text, "%s has no reference", g->nodes[node].name);
     if (!j->d->ops->read(j->loaded, at, bytes, err)) {
         found(&c->result, FB_FUZZ_FAILED, err->text);
-    } else if (same != FB_NONE && !fb_fuzz_reference_judge(c->reference, same, bytes, &report)) {
+    } else if (same != FB_NONE && !judge(c, of, same, bytes, &report)) {
         found(&c->result, FB_FUZZ_FAILED, text);
     } else {
         snprintf(text, sizeof text, "%s was written beyond its end", g->nodes[node].name);
@@ -398,7 +404,7 @@ typedef struct {
     fb_graph **graphs, **twins;
     fb_planner **planners, **twin_planners;
     fb_id **same; /* a node of the twin: which of the graph it is */
-    fb_fuzz_reference **references;
+    fb_fuzz_reference **references, **twin_references;
     FB_VEC(fb_fuzz_case) cases;
     FB_VEC(fb_fuzz_finding) names; /* seed and plan of each case */
 } round_state;
@@ -525,7 +531,7 @@ static bool refer_twin(round_state *s, int i, uint64_t seed)
         fb_fail(&err, FB_ERR_INPUT, "written in another way it has another value: %s", text);
         report_error(s->board, seed, 1, &err);
     }
-    fb_fuzz_reference_free(r);
+    s->twin_references[i] = r;
     s->twin_planners[i] = fb_planner_new(s->twins[i], s->d->ops->machine(s->d));
     return good;
 }
@@ -555,7 +561,8 @@ static void make(round_state *s, int i, uint64_t seed, int plans, int only)
         fb_fuzz_case c = {.plan = fb_fuzz_plan(twin ? s->twin_planners[i] : s->planners[i], seed, k),
                           .reference = s->references[i],
                           .lightly = is_compiled_lightly(seed),
-                          .same = twin ? s->same[i] : NULL};
+                          .same = twin ? s->same[i] : NULL,
+                          .own = twin ? s->twin_references[i] : NULL};
         lower(s->d, &c);
         if (watch) fb_fuzz_watch_end(watch, c.plan, s->board->coverage);
         FB_VEC_PUSH(&s->cases, c);
@@ -604,6 +611,7 @@ void fb_fuzz_round(fb_device *d, uint64_t first, int count, int plans, int only,
     s.twin_planners = fb_calloc((size_t)count + 1, sizeof *s.twin_planners);
     s.same = fb_calloc((size_t)count + 1, sizeof *s.same);
     s.references = fb_calloc((size_t)count + 1, sizeof *s.references);
+    s.twin_references = fb_calloc((size_t)count + 1, sizeof *s.twin_references);
     for (int i = 0; i < count; i++) make(&s, i, first + (uint64_t)i, plans, only);
     enter(board, FB_FUZZ_RUNNING, first, only);
     fb_fuzz_run(d, s.cases.at, s.cases.n);
@@ -612,6 +620,7 @@ void fb_fuzz_round(fb_device *d, uint64_t first, int count, int plans, int only,
     for (int i = 0; i < count; i++) {
         fb_planner_free(s.planners[i]);
         fb_fuzz_reference_free(s.references[i]);
+        fb_fuzz_reference_free(s.twin_references[i]);
         fb_planner_free(s.twin_planners[i]);
         fb_free(s.same[i]);
         if (s.twins[i]) fb_graph_free(s.twins[i]);
@@ -623,6 +632,7 @@ void fb_fuzz_round(fb_device *d, uint64_t first, int count, int plans, int only,
     fb_free(s.twin_planners);
     fb_free(s.same);
     fb_free(s.references);
+    fb_free(s.twin_references);
     FB_VEC_FREE(&s.cases);
     FB_VEC_FREE(&s.names);
     enter(board, FB_FUZZ_IDLE, first, only);

@@ -14,6 +14,8 @@ typedef struct {
 static const point float_points[] = {
     {FB_OP_NEG, 1.5, 0, 0, -1.5},
     {FB_OP_NEG, 0, 0, 0, -0.0},
+    {FB_OP_COPY, -1.5, 0, 0, -1.5},
+    {FB_OP_COPY, 0, 0, 0, 0},
     {FB_OP_ABS, -2.5, 0, 0, 2.5},
     {FB_OP_SIGN, -3, 0, 0, -1},
     {FB_OP_SIGN, NAN, 0, 0, 0},
@@ -131,6 +133,7 @@ static const point int_points[] = {
     {FB_OP_CLAMP, -5, 0, INF, 0},
     {FB_OP_CLAMP, 9, -INF, 7.9, 7},
     {FB_OP_BITWISE_NOT, 5, 0, 0, -6},
+    {FB_OP_COPY, -7, 0, 0, -7},
     {FB_OP_ADD, IMIN, -1024, 0, 0x1p63 - 1024},
     {FB_OP_SUB, 5, 7, 0, -2},
     {FB_OP_MUL, -3, 7, 0, -21},
@@ -160,10 +163,10 @@ static const point int_points[] = {
 };
 
 static const point bool_points[] = {
-    {FB_OP_LOGICAL_NOT, 1, 0, 0, 0}, {FB_OP_LOGICAL_NOT, 0, 0, 0, 1}, {FB_OP_LOGICAL_AND, 1, 1, 0, 1},
-    {FB_OP_LOGICAL_AND, 1, 0, 0, 0}, {FB_OP_LOGICAL_OR, 0, 1, 0, 1},  {FB_OP_LOGICAL_OR, 0, 0, 0, 0},
-    {FB_OP_BITWISE_AND, 1, 0, 0, 0}, {FB_OP_BITWISE_OR, 1, 0, 0, 1},  {FB_OP_BITWISE_XOR, 1, 1, 0, 0},
-    {FB_OP_EQ, 1, 0, 0, 0},          {FB_OP_WHERE, 1, 0, 1, 0},
+    {FB_OP_COPY, 1, 0, 0, 1},        {FB_OP_LOGICAL_NOT, 1, 0, 0, 0}, {FB_OP_LOGICAL_NOT, 0, 0, 0, 1},
+    {FB_OP_LOGICAL_AND, 1, 1, 0, 1}, {FB_OP_LOGICAL_AND, 1, 0, 0, 0}, {FB_OP_LOGICAL_OR, 0, 1, 0, 1},
+    {FB_OP_LOGICAL_OR, 0, 0, 0, 0},  {FB_OP_BITWISE_AND, 1, 0, 0, 0}, {FB_OP_BITWISE_OR, 1, 0, 0, 1},
+    {FB_OP_BITWISE_XOR, 1, 1, 0, 0}, {FB_OP_EQ, 1, 0, 0, 0},          {FB_OP_WHERE, 1, 0, 1, 0},
 };
 
 static void check_point(const point *p, fb_dtype dtype)

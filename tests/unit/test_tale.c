@@ -46,13 +46,13 @@ static void the_longest_falls_first(void **unused)
     fb_tale_fall(&why, &text); /* nothing is known */
     assert_string_equal(fb_str_get(&text), "");
     why.part[FB_WHY_BYTES] = (fb_why_part){.known = true, .us = 25};
-    why.part[FB_WHY_LAUNCHES] = (fb_why_part){.known = true, .us = 50};
+    why.part[FB_WHY_LAUNCHES] = (fb_why_part){.known = true, .measured = true, .us = 50};
     why.part[FB_WHY_COMPUTE] = (fb_why_part){.known = true, .us = -10};
     why.part[FB_WHY_SPILLS] = (fb_why_part){.known = true, .us = 0.1}; /* too little to be told */
     why.part[FB_WHY_COPIES] = (fb_why_part){.us = 400};                /* not known */
     why.part[FB_WHY_REST] = (fb_why_part){.known = true, .us = 50};
     fb_tale_fall(&why, &text);
-    assert_string_equal(fb_str_get(&text), "launches -50.0 µs ████████  bytes -25.0 µs ████  compute +10.0 µs ██"
+    assert_string_equal(fb_str_get(&text), "launches -50.0 µs ████████  bytes ~-25.0 µs ████  compute ~+10.0 µs ██"
                                            "  rest -50.0 µs ████████");
     fb_str_free(&text);
 }
