@@ -9,8 +9,8 @@
  *           it, is a `copy` of that view, a node that may be fused as any other.
  * Names, order and lines of what remains stay; copies come last. Scopes without nodes vanish. A scope keeps its operands
  * and results, renumbered, each in its place: FB_NONE stands for one that is dead. An output may have become another
- * one's node, or a source. The pass is idempotent: what it made, it leaves as it is. Equal nodes in different op scopes are not merged: an op scope
- * stands for a framework's own call, which computes its own.
+ * one's node, or a source. The pass is idempotent: what it made, it leaves as it is. Equal nodes in different op scopes
+ * are not merged: an op scope stands for a framework's own call, which computes its own.
  */
 #ifndef FB_GRAPH_CANON_H
 #define FB_GRAPH_CANON_H

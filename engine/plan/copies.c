@@ -1,3 +1,4 @@
+/* Goes through outputs, loops and groups, and asks of each what lowering would have to copy for it. */
 #include "plan/copies.h"
 
 #include "graph/access.h"
@@ -91,15 +92,34 @@ static void add_counters(finder *f)
 
 typedef FB_VEC(fb_id) sources;
 
+static bool is_computed_as_read(const fb_graph *g, fb_id base)
+{
+    return fb_node_class(g, base) == FB_CLASS_SOURCE && !fb_judge_has_storage(g->nodes[base].op) &&
+           g->nodes[base].op != FB_OP_STEP;
+}
+
 static void add_source(const fb_plan *plan, fb_id node, sources *to)
 {
     const fb_graph *g = plan->planner->g;
     fb_id base = node == FB_NONE ? FB_NONE : fb_access_base(g, node);
-    if (base == FB_NONE || fb_node_class(g, base) != FB_CLASS_SOURCE) return;
-    if (fb_judge_has_storage(g->nodes[base].op) || g->nodes[base].op == FB_OP_STEP) return;
+    if (base == FB_NONE || !is_computed_as_read(g, base)) return;
     for (int i = 0; i < to->n; i++)
         if (to->at[i] == base) return;
     FB_VEC_PUSH(to, base);
+}
+
+/* Can a bias or an addend of this call be such a source? (What the library's epilogue is takes longer to find out.) */
+static bool may_add_source(const fb_graph *g, const fb_group *of)
+{
+    fb_contraction c = fb_contraction_of(g, of->nest->accumulator);
+    for (int i = 0; i < of->n_nodes; i++) {
+        const fb_node *n = &g->nodes[of->nodes[i]];
+        for (int k = 0; k < n->n_args; k++) {
+            bool single = fb_shape_elements(&g->nodes[n->args[k]].shape) == 1 && c.rows > 1 && c.columns > 1;
+            if (!single && is_computed_as_read(g, fb_access_base(g, n->args[k]))) return true;
+        }
+    }
+    return false;
 }
 
 static void add_operands(const fb_plan *plan, const fb_group *of, sources *to)
@@ -117,7 +137,8 @@ static void add_operands(const fb_plan *plan, const fb_group *of, sources *to)
         if (!fb_library_lays_out(m, g, product, arg)) add_source(plan, g->nodes[product].args[arg], to);
     fb_library_epilogue epilogue;
     fb_verdict why;
-    if (!m->target->library_epilogues || !fb_library_epilogue_of(m, &of->nest->kernel, &epilogue, &why)) return;
+    if (!m->target->library_epilogues || !may_add_source(g, of)) return;
+    if (!fb_library_epilogue_of(m, &of->nest->kernel, &epilogue, &why)) return;
     add_source(plan, epilogue.bias, to);
     add_source(plan, epilogue.addend, to);
 }
