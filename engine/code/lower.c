@@ -468,11 +468,12 @@ static int add_copy_kernel(fb_lowering *l, fb_id node, fb_kernel_text *text)
     return kernel;
 }
 
-void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
+/* Whoever asks says whose the launch is. False: there is nothing to copy. */
+static bool launch_copy(fb_lowering *l, fb_id node, int to, fb_window window)
 {
     fb_kernel_text text;
     int kernel = add_copy_kernel(l, node, &text);
-    if (kernel == FB_NONE) return;
+    if (kernel == FB_NONE) return false;
     int kept = l->buffer_of[node];
     fb_window was = l->window[node];
     if (fb_node_class(l->g, node) == FB_CLASS_VIEW) { /* a view that is copied stands for its copy */
@@ -480,10 +481,15 @@ void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
         l->window[node] = window;
     }
     add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to, &window);
-    fb_lower_mark_copy(l, node);
     l->buffer_of[node] = kept;
     l->window[node] = was;
     set_copy_places(l, node, to, &window);
+    return true;
+}
+
+void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
+{
+    if (launch_copy(l, node, to, window)) fb_lower_mark_copy(l, node);
 }
 
 /* What a library call cannot read as it lies: a copy of the view, which stands for the view until the call is made. */
@@ -496,9 +502,7 @@ static void lay_out_operands(fb_lowering *l, const fb_contraction *c)
         l->elsewhere[arg] = l->buffer_of[view];
         if (arg && view == l->laid[0]) continue; /* one copy is both sides */
         int to = add_scratch(l, arg ? FB_SCRATCH_RIGHT : FB_SCRATCH_LEFT, view);
-        int before = l->launches.n;
-        fb_lower_copy(l, view, to, (fb_window){0});
-        if (l->launches.n > before) l->launches.at[before].copies = false; /* the group's own */
+        launch_copy(l, view, to, (fb_window){0}); /* the group's own: it is in its cost */
         l->buffer_of[view] = to;
     }
 }
