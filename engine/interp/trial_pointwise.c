@@ -238,19 +238,34 @@ static pole pole_at(const job *j, int operand, double place)
     return (pole){place, UNITS * fb_trial_unit(j->e->s->g->nodes[j->node->args[operand]].dtype) * fabs(place)};
 }
 
-/* May this lane come to a pole? Not where a step led it away, nor where it is no number any more, which it stays. */
-static bool comes_near(pole p, double exact, double lane, double spread)
+typedef enum {
+    AWAY,   /* a step led it away, or it is no number any more, which it stays */
+    AROUND, /* further off than the exact one, where that is as good as at the pole */
+    BESIDE,
+} nearness;
+
+/* May this lane come to a pole? */
+static nearness near_of(pole p, double exact, double lane, double spread)
 {
     double from = lane - p.place;
-    return !isnan(from) && (fabs(from) <= p.rounds || !leads_away(exact, from, spread));
+    if (isnan(from)) return AWAY;
+    if (fabs(from) <= p.rounds) return BESIDE;
+    if (leads_away(exact, from, spread)) return AWAY;
+    return fabs(from) > 2 * fabs(exact) ? AROUND : BESIDE;
+}
+
+static int count_near(const job *j, double x, const double *const *lane, int64_t k, pole p, double spread,
+                      nearness least)
+{
+    int near = 0;
+    for (int l = 1; l < j->e->s->lanes; l++) near += near_of(p, x, lane[l][k], spread) >= least;
+    return near;
 }
 
 /* Every other lane that comes near a pole meets it: is the first one passed over? Not where there is no other. */
 static bool passes_first(const job *j, double x, const double *const *lane, int64_t k, pole p, double spread)
 {
-    int near = 0;
-    for (int l = 1; l < j->e->s->lanes; l++) near += comes_near(p, x, lane[l][k], spread);
-    return near > 1 && (decision_draw(j, x) & 1);
+    return count_near(j, x, lane, k, p, spread, AROUND) > 1 && (decision_draw(j, x) & 1);
 }
 
 /* Of two elements that lie at the same place for unlike reasons, as sums do that are 0 or steps of what was open itself,
@@ -476,7 +491,8 @@ static void decide_zeros(const job *j, chunk *c, int n)
 /* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. Where it is
  * that exactly, they have it by themselves, and those that do not show what else it may be: a count of ties, say. Those
  * that lead further away from 0 than it lies show that as well, and stay: of |floor x| + 0.5, where the step was taken
- * both ways. A 0 that roundings make has the sign of what was rounded, or is what a difference leaves: lanes have both. */
+ * both ways. So do some of those around, by themselves: such a step may have led just those there that would meet the pole. A 0 that
+ * roundings make has the sign of what was rounded, or is what a difference leaves: lanes have both. */
 static void decide_poles(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
@@ -487,9 +503,12 @@ static void decide_poles(const job *j, chunk *c, int n)
         double x = c->x[of][0][k] - place;
         if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;
         const pole p = pole_at(j, of, place);
-        bool takes = passes_first(j, x, c->x[of], k, p, c->spread[k]), own = false;
+        const int beside = count_near(j, x, c->x[of], k, p, c->spread[k], BESIDE);
+        const bool passed = passes_first(j, x, c->x[of], k, p, c->spread[k]);
+        bool takes[] = {[AROUND] = passed || beside > 0, [BESIDE] = passed && beside > 1}, own = false;
         for (int l = 1; l < lanes; l++) {
-            if (!comes_near(p, x, c->x[of][l][k], c->spread[k]) || !(takes = !takes)) continue;
+            const nearness near = near_of(p, x, c->x[of][l][k], c->spread[k]);
+            if (near == AWAY || !(takes[near] = !takes[near])) continue;
             const double at = place == 0 && own ? copysign(0, c->x[of][l][k]) : place;
             fb_pointwise_f64(j->node->op, j->node->attrs, 1, of ? &c->x[0][l][k] : &at, &at, &at, &c->y[l][k]);
             own = !own;

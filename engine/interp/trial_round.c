@@ -116,6 +116,13 @@ static inline uint32_t half_of(uint64_t odd)
     return 0x80000000u - (uint32_t)odd;
 }
 
+/* Bits that are cut off, and lie halfway: lanes that round alike what is alike in its last bits take these to the even
+ * neighbour, as devices do, for which one it is, the last bits do not say. In other lanes no bits are these. */
+static inline uint64_t tie_of(const fb_rounding *r, uint64_t mask)
+{
+    return r->by_rest ? mask / 2 + 1 : ~(uint64_t)0;
+}
+
 /* Up with the probability of the place between the neighbours; by magnitude. The same as the loop below, and what is
  * not a normal number. */
 static double round_one(const fb_rounding *r, double x)
@@ -127,13 +134,15 @@ static double round_one(const fb_rounding *r, double x)
     if (exponent < f->lowest) {
         if (r->flush) return copysign(0, x);
         double units = fabs(x) / f->quantum, whole = floor(units);
+        bool nearest = r->nearest || (r->by_rest && units - whole == 0.5);
         double drawn = r->by_rest ? floor(ldexp(units - whole, f->told)) : copysign(whole * f->quantum, x);
-        uint32_t threshold = r->nearest ? half_of((uint64_t)whole & 1) : fb_trial_draw(bits_of(drawn), r->key);
+        uint32_t threshold = nearest ? half_of((uint64_t)whole & 1) : fb_trial_draw(bits_of(drawn), r->key);
         return copysign((whole + ((units - whole) * 0x1p32 > (double)threshold)) * f->quantum, x);
     }
     uint64_t mask = (1ull << f->cut) - 1, low = bits & ~mask;
     double part = (double)(bits & mask) / (double)(mask + 1);
-    uint32_t threshold = r->nearest ? half_of(bits >> f->cut & 1) : fb_trial_draw(bits & drawn_bits(r, f), r->key);
+    bool nearest = r->nearest || (bits & mask) == tie_of(r, mask);
+    uint32_t threshold = nearest ? half_of(bits >> f->cut & 1) : fb_trial_draw(bits & drawn_bits(r, f), r->key);
     double y = double_of(low + (part * 0x1p32 > (double)threshold ? mask + 1 : 0));
     return fabs(y) < ldexp(1, f->highest - 1022) ? y : copysign(INFINITY, x);
 }
@@ -145,10 +154,11 @@ FB_TRIAL_WIDE static uint64_t round_normal(const format *f, const fb_rounding *r
     const uint64_t mask = (1ull << f->cut) - 1, lowest = (uint64_t)f->lowest << 52;
     const uint64_t range = ((uint64_t)(f->highest - f->lowest + 1) << 52) - mask - 1;
     const int cut = f->cut, left = cut < 32 ? 32 - cut : 0, right = cut < 32 ? 0 : cut - 32;
-    const uint64_t nearest = r->nearest ? ~(uint64_t)0 : 0;
+    const uint64_t always = r->nearest ? ~(uint64_t)0 : 0, tie = tie_of(r, mask);
     uint64_t odd = 0;
     for (int k = 0; k < n; k++) {
         uint64_t bits = bits_of(from[k]), low = bits & ~mask, part = (bits & mask) << left >> right;
+        uint64_t nearest = always | ((bits & mask) == tie ? ~(uint64_t)0 : 0);
         uint64_t half = 0x80000000u - (bits >> cut & 1), draw = fb_trial_draw_wide(bits & drawn, key);
         uint64_t up = part > ((half & nearest) | (draw & ~nearest)) ? mask + 1 : 0;
         uint64_t magnitude = bits & 0x7fffffffffffffffu;
