@@ -169,6 +169,24 @@ void fb_transpose(float *restrict to, const float *restrict from, int64_t n)
     }
 }
 
+/* The same by tiles, as kernels have them that read so (fb_turn_32). */
+void fb_turn(float *restrict to, const float *restrict from, int64_t n)
+{
+    enum { HIGH = 32, WIDE = 128 };
+#pragma omp parallel for collapse(2)
+    for (int64_t j0 = 0; j0 < n; j0 += WIDE) {
+        for (int64_t i0 = 0; i0 < n; i0 += HIGH) {
+            const int64_t wide = n - j0 < WIDE ? n - j0 : WIDE, high = n - i0 < HIGH ? n - i0 : HIGH;
+            _Alignas(64) float turned[HIGH][WIDE];
+            fb_turn_32(from + j0 * n + i0, n, high, wide, turned, WIDE);
+            for (int64_t i = 0; i < high; i++) {
+#pragma omp simd
+                for (int64_t j = 0; j < wide; j++) to[(i0 + i) * n + j0 + j] = turned[i][j];
+            }
+        }
+    }
+}
+
 /* One exponential an element and round; what is read changes from round to round, so that none is left out. */
 void fb_specials(float *data, int64_t n, int64_t rounds, int64_t stride)
 {

@@ -55,7 +55,8 @@ static inline float fb_float(uint32_t u)
 
 /* ---- 16-bit floats: stored so, computed in float ---- */
 
-/* Conversions in integer arithmetic, which vectorises everywhere. Both round to nearest, ties to even; a NaN stays one.
+/* Conversions in integer arithmetic, which vectorises everywhere. Both round to nearest, ties to even; a NaN stays one. What
+ * is chosen is chosen by masks: of branches gcc 12 makes no vectors without jump threading (4.3 ns for a sum of two f16, 0.9 so).
  */
 typedef struct {
     uint16_t bits;
@@ -64,12 +65,17 @@ typedef struct {
     uint16_t bits;
 } fb_bf16;
 
+static inline uint32_t fb_choose(int first, uint32_t a, uint32_t b)
+{
+    return b ^ ((a ^ b) & -(uint32_t)first);
+}
+
 static inline float fb_from_f16(fb_f16 h)
 {
     uint32_t sign = (uint32_t)(h.bits & 0x8000) << 16, rest = (uint32_t)(h.bits & 0x7fff) << 13;
     /* the exponent's bias is 112 less; the product is right for subnormals too */
     uint32_t finite = fb_bits(fb_float(rest) * 0x1p112f);
-    return fb_float(sign | (rest >= 0x0f800000 ? rest | 0x7f800000 : finite));
+    return fb_float(sign | fb_choose(rest >= 0x0f800000, rest | 0x7f800000, finite));
 }
 
 static inline fb_f16 fb_to_f16(float x)
@@ -78,9 +84,9 @@ static inline fb_f16 fb_to_f16(float x)
     uint32_t normal = (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13;
     /* adding 1/2 leaves a subnormal result, rounded, in the low bits */
     uint32_t small = fb_bits(fb_float(rest) + 0.5f) - 0x3f000000;
-    uint32_t large = rest > 0x7f800000 ? 0x7e00 : 0x7c00;
-    uint32_t finite = rest < 0x38800000 ? small : normal;
-    return (fb_f16){(uint16_t)(sign | (rest >= 0x47800000 ? large : finite))};
+    uint32_t large = fb_choose(rest > 0x7f800000, 0x7e00, 0x7c00);
+    uint32_t finite = fb_choose(rest < 0x38800000, small, normal);
+    return (fb_f16){(uint16_t)(sign | fb_choose(rest >= 0x47800000, large, finite))};
 }
 
 static inline float fb_from_bf16(fb_bf16 h)
@@ -94,6 +100,82 @@ static inline fb_bf16 fb_to_bf16(float x)
     uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
     return (fb_bf16){(uint16_t)(x != x ? (u >> 16 | 0x40) : rounded)};
 }
+
+/* ---- tiles that are turned ---- */
+
+/* Element (r, c) of a tile of `high` by `wide` lies at from[step · c + r] and goes to to[line · r + c]. Eight by eight at a
+ * time in registers, of 16 and 32 bits: one by one, the stores to eight lines would take twice as long. */
+typedef uint8_t __attribute__((may_alias)) fb_bits_8;
+typedef uint16_t __attribute__((may_alias)) fb_bits_16;
+typedef uint32_t __attribute__((may_alias)) fb_bits_32;
+typedef uint64_t __attribute__((may_alias)) fb_bits_64;
+
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define FB_TURNS_BY_VECTORS
+#endif
+#endif
+
+#ifdef FB_TURNS_BY_VECTORS
+typedef uint16_t __attribute__((vector_size(16), aligned(2), may_alias)) fb_vector_16;
+typedef uint32_t __attribute__((vector_size(32), aligned(4), may_alias)) fb_vector_32;
+
+/* The first halves of a and b, element by element, and the second ones. */
+#define FB_FIRST(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define FB_SECOND(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+
+static inline void fb_turn_block_16(const fb_bits_16 *from, int64_t step, fb_bits_16 *to, int64_t line)
+{
+    fb_vector_16 a[8], b[8];
+    for (int c = 0; c < 8; c++) a[c] = *(const fb_vector_16 *)(from + step * c);
+    for (int c = 0; c < 4; c++) b[2 * c] = FB_FIRST(a[c], a[c + 4]), b[2 * c + 1] = FB_SECOND(a[c], a[c + 4]);
+    for (int c = 0; c < 4; c++) a[2 * c] = FB_FIRST(b[c], b[c + 4]), a[2 * c + 1] = FB_SECOND(b[c], b[c + 4]);
+    for (int c = 0; c < 4; c++) b[2 * c] = FB_FIRST(a[c], a[c + 4]), b[2 * c + 1] = FB_SECOND(a[c], a[c + 4]);
+    for (int r = 0; r < 8; r++) *(fb_vector_16 *)(to + line * r) = b[r];
+}
+
+/* Halves of 16 bytes stay apart up to the last step, as processors have it. */
+static inline void fb_turn_block_32(const fb_bits_32 *from, int64_t step, fb_bits_32 *to, int64_t line)
+{
+    fb_vector_32 a[8], b[8];
+    for (int c = 0; c < 8; c++) a[c] = *(const fb_vector_32 *)(from + step * c);
+    for (int c = 0; c < 8; c += 2) {
+        b[c] = __builtin_shufflevector(a[c], a[c + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        b[c + 1] = __builtin_shufflevector(a[c], a[c + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int c = 0; c < 8; c += c % 4 == 1 ? 3 : 1) {
+        a[c / 4 * 4 + c % 4 * 2] = __builtin_shufflevector(b[c], b[c + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        a[c / 4 * 4 + c % 4 * 2 + 1] = __builtin_shufflevector(b[c], b[c + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (int r = 0; r < 4; r++) {
+        *(fb_vector_32 *)(to + line * r) = __builtin_shufflevector(a[r], a[r + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(fb_vector_32 *)(to + line * (r + 4)) = __builtin_shufflevector(a[r], a[r + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+#endif
+
+#define FB_TURN(BITS, BLOCK, BLOCKS)                                                                                   \
+    static inline void fb_turn_##BITS(const void *from, int64_t step, int64_t high, int64_t wide, void *to,            \
+                                      int64_t line)                                                                    \
+    {                                                                                                                  \
+        const fb_bits_##BITS *f = (const fb_bits_##BITS *)from;                                                        \
+        fb_bits_##BITS *t = (fb_bits_##BITS *)to;                                                                      \
+        const int64_t rows = BLOCKS ? high / 8 * 8 : 0, columns = BLOCKS ? wide / 8 * 8 : 0;                           \
+        for (int64_t c = 0; c < columns; c += 8)                                                                       \
+            for (int64_t r = 0; r < rows; r += 8) BLOCK(f + step * c + r, step, t + line * r + c, line);               \
+        for (int64_t c = 0; c < wide; c++)                                                                             \
+            for (int64_t r = c < columns ? rows : 0; r < high; r++) t[line * r + c] = f[step * c + r];                 \
+    }
+#define FB_NO_BLOCK(from, step, to, line) (void)0
+FB_TURN(8, FB_NO_BLOCK, 0)
+FB_TURN(64, FB_NO_BLOCK, 0)
+#ifdef FB_TURNS_BY_VECTORS
+FB_TURN(16, fb_turn_block_16, 1)
+FB_TURN(32, fb_turn_block_32, 1)
+#else
+FB_TURN(16, FB_NO_BLOCK, 0)
+FB_TURN(32, FB_NO_BLOCK, 0)
+#endif
 
 /* ---- integers of floats as floats again ---- */
 

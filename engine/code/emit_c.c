@@ -209,32 +209,98 @@ static void inner_elements(loops *l, fb_ix v, int64_t extent)
     elements_between(l, v, x.to, extent);
 }
 
-/* Where a piece of `each` of the last variable's elements ends. */
-static void declare_end(loops *l, const char *name, int64_t last, int each)
+/* Where a piece of `each` of a variable's elements ends. */
+static const char *declare_end(loops *l, const char *name, int64_t extent, int each)
 {
-    fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, each, last, name, each,
-            last);
+    if (extent % each == 0) return fb_arena_printf(l->e->arena, "%s0 + %d", name, each);
+    const char *end = fb_emit_name(l->e, fb_arena_printf(l->e->arena, "%s_end", name));
+    fb_emit(l->e, "const int64_t %s = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", end, name, each, extent, name,
+            each, extent);
+    return end;
 }
 
-/* Pieces of the last variable, and within them the one along which loads lie side by side. */
-static void emit_tiles(loops *l)
+/* One side of a tile: a variable, and where and how far the tile goes along it. */
+typedef struct {
+    const char *name, *start, *end, *length;
+} side;
+
+static side open_side(loops *l, fb_ix v, int64_t extent, int each)
+{
+    side s = {.name = var(l, v), .start = chunk_start(l, var(l, v))};
+    open_chunks(l, s.name, extent, each);
+    l->opened++;
+    return s;
+}
+
+static void declare_side(loops *l, side *s, int64_t extent, int each)
+{
+    s->end = declare_end(l, s->name, extent, each);
+    s->length =
+        extent % each == 0 ? fb_emit_number(l->e, each) : fb_arena_printf(l->e->arena, "%s - %s", s->end, s->start);
+}
+
+static void open_along(loops *l, const side *s)
+{
+    fb_emit_for(l->e, NULL, s->name, s->start, s->end, NULL);
+    l->opened++;
+}
+
+/* Copies a tile of each load that is turned, and lets that stand for the load. `piece`: how far a tile of elements goes along
+ * the last variable; of rows it has all points. */
+static void turn_loads(loops *l, const side *across, const side *piece)
+{
+    fb_emitter *e = l->e;
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        int64_t step, wide = FB_LOOPS_WIDE;
+        fb_ix var_along = fb_schedule_turned(e->nest, l->s, v, l->x.across, &step);
+        if (var_along == FB_NONE) continue;
+        side all = {.name = var(l, var_along), .start = "0"};
+        const side *along = piece;
+        if (!piece) {
+            wide = fb_space_points(&l->s->spaces[v->space]);
+            all.length = fb_emit_number(e, wide);
+            along = &all;
+        }
+        fb_dtype dtype = e->nest->graph->nodes[v->node].dtype;
+        const char *turned = fb_emit_name(e, fb_arena_printf(e->arena, "%s_turned", e->names[i]));
+        fb_emit(e, "_Alignas(64) %s %s[%d][%" PRId64 "];", e->spell->type[dtype].memory, turned, l->x.high, wide);
+        fb_emit_open(e, "%s", "");
+        fb_emit(e, "const int64_t %s = %s, %s = %s;", across->name, across->start, along->name, along->start);
+        fb_emit(e, "fb_turn_%d(&%s, %" PRId64 ", %s, %s, %s, %" PRId64 ");", 8 * fb_dtype_size(dtype),
+                fb_emit_element(e, v->node, v->table, v->at), step, across->length, along->length, turned, wide);
+        fb_emit_close(e);
+        const char *at = piece ? fb_arena_printf(e->arena, "%s - %s", along->name, along->start) : along->name;
+        turned = fb_arena_printf(e->arena, "%s[%s - %s][%s]", turned, across->name, across->start, at);
+        e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &turned, 1);
+    }
+}
+
+/* Opens the loops that threads share over what is not in a tile, and over tiles of `across`. */
+static void open_turned(loops *l, side *piece)
 {
     const fb_space *rows = &l->s->rows;
-    const int n = rows->n;
-    const int64_t last = rows->extent[n - 1];
-    const char *name = var(l, rows->var[n - 1]);
+    const int last = rows->n - 1, other = l->x.across;
     hoist(l, 0);
     pragma_parallel(l, collapse_words(l, l->x.together));
-    for (int d = 0; d < n - 1; d++)
-        if (d != l->x.across) open_for(l, rows->var[d], rows->extent[d]);
-    open_chunks(l, name, last, FB_LOOPS_TILE);
-    l->opened++;
-    declare_end(l, name, last, FB_LOOPS_TILE);
-    open_for(l, rows->var[l->x.across], rows->extent[l->x.across]);
-    hoist(l, n - 1);
+    for (int d = 0; d < rows->n; d++)
+        if (d != other && (d != last || !piece)) open_for(l, rows->var[d], rows->extent[d]);
+    if (piece) *piece = open_side(l, rows->var[last], rows->extent[last], FB_LOOPS_WIDE);
+    side across = open_side(l, rows->var[other], rows->extent[other], l->x.high);
+    if (piece) declare_side(l, piece, rows->extent[last], FB_LOOPS_WIDE);
+    declare_side(l, &across, rows->extent[other], l->x.high);
+    turn_loads(l, &across, piece);
+    open_along(l, &across);
+}
+
+/* Tiles of two variables: what is loaded across is turned first. */
+static void emit_tiles(loops *l)
+{
+    side piece;
+    open_turned(l, &piece);
+    hoist(l, l->s->rows.n - 1);
     pragma_simd(l, "");
-    fb_emit_for(l->e, NULL, name, chunk_start(l, name), "end", NULL);
-    l->opened++;
+    open_along(l, &piece);
     store_roots(l, FB_NONE, 0);
     close_to(l, 0);
 }
@@ -275,10 +341,9 @@ static void emit_elements(loops *l)
         open_chunks(l, name, last, FB_LOOPS_CHUNK);
         l->opened++;
         hoist(l, n - 1);
-        declare_end(l, name, last, FB_LOOPS_CHUNK);
+        const side piece = {name, chunk_start(l, name), declare_end(l, name, last, FB_LOOPS_CHUNK), NULL};
         pragma_simd(l, "");
-        fb_emit_for(l->e, NULL, name, chunk_start(l, name), "end", NULL);
-        l->opened++;
+        open_along(l, &piece);
         store_roots(l, FB_NONE, 0);
     } else {
         inner_elements(l, rows->var[n - 1], last);
@@ -938,6 +1003,12 @@ static void row_body(loops *l)
 static void emit_rows(loops *l)
 {
     const fb_space *rows = &l->s->rows;
+    if (l->x.across != FB_NONE) {
+        open_turned(l, NULL);
+        row_body(l);
+        close_to(l, 0);
+        return;
+    }
     hoist(l, 0);
     bool ranked = l->x.ranked != FB_NONE;
     if (ranked && rows->n == 1) emit_ranks(l);

@@ -143,14 +143,13 @@ static int sum_up(const fb_nest *nest, touches *all, const fb_traffic **out)
 /* An access along the innermost loop, whose variable is `along` (FB_NONE: there is none, or that is not in it). */
 static void count_apart(fb_nest *nest, fb_ix at, fb_dtype dtype, fb_ix along, int64_t times)
 {
-    enum { PAGE = 1024 }; /* bytes, about: from there on each element comes with a line, and from a page, of its own */
     fb_nest_facts *f = &nest->facts;
     int64_t stride = 0;
     fb_ix rest;
     if (along == FB_NONE || at == FB_NONE || !fb_ix_uses(nest->pool, at, along)) return;
     bool even = fb_ix_stride(nest->pool, at, along, &stride, &rest);
     if (even && llabs(stride) <= 1) return;
-    if (even && llabs(stride) * fb_dtype_size(dtype) >= PAGE)
+    if (even && llabs(stride) * fb_dtype_size(dtype) >= FB_FAR_BYTES)
         f->far += times;
     else
         f->gathered += times;

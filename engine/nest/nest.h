@@ -57,6 +57,9 @@ typedef struct {
     int64_t bytes;
 } fb_traffic;
 
+/* About: elements as far apart as this come each with a line, and from a page, of their own. */
+enum { FB_FAR_BYTES = 1024 };
+
 typedef struct {
     int n_reads, n_writes;
     const fb_traffic *reads, *writes;

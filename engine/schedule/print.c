@@ -105,7 +105,10 @@ static void add_loops(const fb_nest *nest, const fb_knobs *knobs, int number, fb
     fb_loops_schedule x = fb_schedule_loops(nest, knobs, &nest->sections[number]);
     fb_str_addf(out, "  section %d: %s: about %" PRId64 " operations", number, loops[x.shape], x.work);
     if (x.shape == FB_LOOPS_LANES) fb_str_addf(out, ", %" PRId64 " rows at once", x.lanes);
-    if (x.across != FB_NONE) fb_str_addf(out, " in tiles %d wide", FB_LOOPS_TILE);
+    if (x.across != FB_NONE && x.shape == FB_LOOPS_ELEMENTS)
+        fb_str_addf(out, " in tiles of %d × %d, turned", x.high, FB_LOOPS_WIDE);
+    else if (x.across != FB_NONE)
+        fb_str_addf(out, ", %d turned at once", x.high);
     if (x.staged.value != FB_NONE)
         fb_str_add(out,
                    x.staged.dim[x.staged.n - 1].point == FB_NONE ? ", turned once" : ", what windows share made once");

@@ -76,7 +76,10 @@ double fb_schedule_ranked_flops(const fb_nest *nest);
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
                                         fb_arena *arena);
 enum { FB_SQUARE = 32 }; /* elements along either side of a square */
-/* Is the load turned in squares over the last variable of the rows and variable `across`? */
+/* The variable along which a load is read and lies apart, while its neighbours along row variable `across` lie side by side:
+ * it is turned, over these two. `step`: elements from one to the next. Without passes it is the last variable of the rows,
+ * else the pass's own; FB_NONE: it is not turned. */
+fb_ix fb_schedule_turned(const fb_nest *nest, const fb_section *s, const fb_value *v, int across, int64_t *step);
 bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value *v, int across);
 /* What passes of rows keep in registers, if all of it fits: sets `held` and `section`. */
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
@@ -125,8 +128,9 @@ typedef enum {
 enum {
     FB_LOOPS_FEW = 16,     /* rows, or chunks of them, that do not keep a team of cores busy */
     FB_LOOPS_CHUNK = 4096, /* elements of a long vector loop that is cut for threads */
-    FB_LOOPS_TILE = 256, /* … that is cut so that lines of memory stay in the first cache until all of them was used */
-    FB_LOOPS_OWNERS = 16, /* of an index_add's rows, at most: each goes through all of the index */
+    FB_LOOPS_WIDE = 128,   /* a tile's elements along the last variable … */
+    FB_LOOPS_HIGH = 32,    /* … and along the one along which loads lie side by side */
+    FB_LOOPS_OWNERS = 16,  /* of an index_add's rows, at most: each goes through all of the index */
 };
 
 /* What rows that are done at once share (FB_LOOPS_LANES), an operand of a pass: made once, over the places that there are,
@@ -149,18 +153,19 @@ typedef struct {
 
 typedef struct {
     fb_loops_shape shape;
-    int64_t work;   /* operations, about */
-    int64_t lanes;  /* FB_LOOPS_LANES: rows at once, a chunk … */
-    int outside;    /* … and so many loops of rows are outside of that over chunks, the others within */
-    bool inside;    /* it stands in a loop that threads share already: over a chain's blocks */
-    bool inner;     /* threads share what is inside of a row or chunk: there are too few of these */
-    int threads;    /* that share it: 1 where it is too little for more, 0: as many as there are */
-    int64_t chunk;  /* iterations that a thread takes at a time; 0: an even share */
-    int vector;     /* elements of a vector; 0: as the compiler likes */
-    int together;   /* outer loops that are shared as one, so that there are enough iterations for any team … */
-    bool cut;       /* … and with them the last one, in pieces of FB_LOOPS_CHUNK */
-    int across;     /* FB_LOOPS_ELEMENTS: the row variable along which what is loaded lies side by side: it goes within
-                     * pieces of FB_LOOPS_TILE of the last one; FB_NONE */
+    int64_t work;  /* operations, about */
+    int64_t lanes; /* FB_LOOPS_LANES: rows at once, a chunk … */
+    int outside;   /* … and so many loops of rows are outside of that over chunks, the others within */
+    bool inside;   /* it stands in a loop that threads share already: over a chain's blocks */
+    bool inner;    /* threads share what is inside of a row or chunk: there are too few of these */
+    int threads;   /* that share it: 1 where it is too little for more, 0: as many as there are */
+    int64_t chunk; /* iterations that a thread takes at a time; 0: an even share */
+    int vector;    /* elements of a vector; 0: as the compiler likes */
+    int together;  /* outer loops that are shared as one, so that there are enough iterations for any team … */
+    bool cut;      /* … and with them the last one, in pieces of FB_LOOPS_CHUNK */
+    int across; /* FB_LOOPS_ELEMENTS, FB_LOOPS_ROWS: the row variable along which loads lie side by side that are turned
+                     * (fb_schedule_turned): elements in tiles of it and the last one, rows … */
+    int high;   /* … so many of it at a time; FB_NONE: nothing is turned */
     int64_t shared; /* iterations of these */
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
     fb_loops_staged staged;

@@ -48,8 +48,8 @@ typedef struct {
     double gflops[FB_DTYPES]; /* pointwise arithmetic */
     double gspecial;          /* exponentials in 1e9 a second (target/special.h says what others are beside them) */
     /* Of the host alone, in 1e9 a second: elements of rows that are summed up, and such rows; elements that do not lie
-     * side by side, and that lie pages apart. */
-    double gsum, gsum_rows, ggather, gfar;
+     * side by side, that lie pages apart, and that do so and are turned by tiles. */
+    double gsum, gsum_rows, ggather, gfar, gturn;
     /* … and sums side by side, per dtype of what is added to them: so many elements, in no more than so many steps, each
      * of which waits for the one before. */
     double glanes[FB_DTYPES], glane_steps;

@@ -145,9 +145,8 @@ void stack_kernel(const fb_kernel_args *args)
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t member = 0; member < 16; member++) {
         for (int64_t i0 = 0; i0 < 262144; i0 += 4096) {
-            const int64_t end = i0 + 4096 < 262144 ? i0 + 4096 : 262144;
 #pragma omp simd
-            for (int64_t i = i0; i < end; i++) {
+            for (int64_t i = i0; i < i0 + 4096; i++) {
                 const float tanh_17 = tanh_of[member][i];
                 stack[262144 * member + i] = tanh_17;
             }

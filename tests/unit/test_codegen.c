@@ -141,6 +141,17 @@ static fb_graph *heads(void)
     return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, scores), v));
 }
 
+/* A matrix and the transpose of another, added; the sum is stored, or its rows are added up. */
+static fb_graph *turned(bool summed)
+{
+    fb_graph *g = fb_graph_new("turned");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(1000, 512), FB_F32),
+          y = source(g, FB_OP_INPUT, "y", SHAPE(512, 1000), FB_F32);
+    fb_id both = NODE(g, FB_OP_ADD, "both", NULL, x,
+                      NODE(g, FB_OP_PERMUTE, NULL, &((fb_attrs){.n_axes = 2, .axes = {1, 0}}), y));
+    return with_output(g, summed ? NODE(g, FB_OP_SUM, "sum", &((fb_attrs){.n_axes = 1, .axes = {1}}), both) : both);
+}
+
 static fb_graph *padded_lookup(void)
 {
     fb_graph *g = fb_graph_new("lookup");
@@ -166,6 +177,8 @@ static void test_golden(void **state)
     golden("linear_softmax", linear_softmax(), "max");
     golden("heads", heads(), "max");
     golden("lookup", padded_lookup(), "max");
+    golden("turned", turned(false), "max");
+    golden("turned_rows", turned(true), "max");
     golden("split_stack_none", finished(puzzle(true, 16, 1024, 256)), "none");
 }
 

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -204,16 +205,58 @@ static void test_integers(void **state)
     assert_true(fb_fmod_floorf(-7, 3) == 2 && fb_fmod_floor(7, -3) == -2);
 }
 
+/* Each element of a tile comes to its place, and nothing beside it is written. */
+static void test_turned_tiles(void **state)
+{
+    (void)state;
+    enum { SIDE = 37, STEP = 45, LINE = 43, SIZES = 4 };
+    static void (*const turn[SIZES])(const void *, int64_t, int64_t, int64_t, void *,
+                                     int64_t) = {fb_turn_8, fb_turn_16, fb_turn_32, fb_turn_64};
+    for (int size = 0; size < SIZES; size++) {
+        const size_t bytes = (size_t)1 << size;
+        for (int k = 0; k < SIDE * SIDE * 2; k++) {
+            const int high = k % SIDE, wide = k / SIDE % SIDE;
+            const int64_t step = k < SIDE * SIDE ? STEP : -STEP;
+            unsigned char from[SIDE * STEP * 8], to[SIDE * LINE * 8];
+            for (size_t at = 0; at < sizeof from; at++) from[at] = (unsigned char)(at * 2654435761u >> 24);
+            memset(to, 0xa5, sizeof to);
+            const unsigned char *first = from + (step < 0 ? (size_t)(SIDE - 1) * STEP * bytes : 0);
+            turn[size](first, step, high, wide, to, LINE);
+            for (int r = 0; r < SIDE; r++)
+                for (int c = 0; c < LINE; c++) {
+                    const unsigned char *is = to + (size_t)(r * LINE + c) * bytes,
+                                        kept[8] = {0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5};
+                    const bool within = r < high && c < wide;
+                    assert_memory_equal(is, within ? first + (step * c + r) * (int64_t)bytes : kept, bytes);
+                }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),      cmocka_unit_test(test_exp2),        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_log2),     cmocka_unit_test(test_log1p),       cmocka_unit_test(test_rsqrt),
-        cmocka_unit_test(test_tanh),     cmocka_unit_test(test_sigmoid),     cmocka_unit_test(test_erf),
-        cmocka_unit_test(test_gelu),     cmocka_unit_test(test_mish),        cmocka_unit_test(test_elu),
-        cmocka_unit_test(test_softplus), cmocka_unit_test(test_half_floats), cmocka_unit_test(test_minimum_and_maximum),
-        cmocka_unit_test(test_integers), cmocka_unit_test(test_erfinv),      cmocka_unit_test(test_lgamma),
-        cmocka_unit_test(test_digamma),  cmocka_unit_test(test_atan2),
+        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_exp2),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_log2),
+        cmocka_unit_test(test_log1p),
+        cmocka_unit_test(test_rsqrt),
+        cmocka_unit_test(test_tanh),
+        cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_erf),
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_mish),
+        cmocka_unit_test(test_elu),
+        cmocka_unit_test(test_softplus),
+        cmocka_unit_test(test_half_floats),
+        cmocka_unit_test(test_minimum_and_maximum),
+        cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_erfinv),
+        cmocka_unit_test(test_lgamma),
+        cmocka_unit_test(test_turned_tiles),
+        cmocka_unit_test(test_digamma),
+        cmocka_unit_test(test_atan2),
     };
     return cmocka_run_group_tests_name("prelude", tests, NULL, NULL);
 }

@@ -157,6 +157,7 @@ enum {
     TIME_SUMS = TIME_BARRIERS + 2, /* of long rows less and more, of short rows less and more */
     TIME_APART = TIME_SUMS + 4,    /* less, more */
     TIME_FAR = TIME_APART + 2,
+    TIME_TURN,
     TIME_SPECIALS,
     TIME_FEW_LANES,
     TIME_LANES,
@@ -365,6 +366,11 @@ static void do_transpose(bench *b, void *ctx)
                        *(int64_t *)ctx);
 }
 
+static void do_turn(bench *b, void *ctx)
+{
+    b->h->rt.turn((float *)(void *)b->memory, (const float *)(const void *)(b->memory + b->bytes / 2), *(int64_t *)ctx);
+}
+
 static const double least_us = 0.02; /* of a clock whose steps are that */
 
 void fb_host_sums(fb_machine *m, double threads, const fb_host_rows *few, const fb_host_rows *many)
@@ -395,6 +401,7 @@ static void measure_rows(bench *b, fb_machine *m)
     us = &b->us[TIME_APART];
     m->ggather = threads * (double)(more - less) / fmax(us[1] - us[0], least_us) * 1e-3;
     m->gfar = (double)(side * side) / time_hot(b, TIME_FAR, do_transpose, &side, 5000) * 1e-3;
+    m->gturn = (double)(side * side) / time_hot(b, TIME_TURN, do_turn, &side, 5000) * 1e-3;
 }
 
 /* Sums side by side: many at once show what an element takes, few what a step does. */
@@ -638,6 +645,7 @@ static void keep_best(fb_machine *m, const fb_machine *again)
         m->ggather = again->ggather;
     }
     m->gfar = fmax(m->gfar, again->gfar);
+    m->gturn = fmax(m->gturn, again->gturn);
     m->glane_steps = fmax(m->glane_steps, again->glane_steps);
     m->gemm_in = fmax(m->gemm_in, again->gemm_in);
     m->gemm_out = fmax(m->gemm_out, again->gemm_out);

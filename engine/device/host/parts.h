@@ -58,6 +58,7 @@ typedef void (*fb_host_entry)(const fb_host_args *args);
     X(void, lanes_few, (void *data, int64_t rows, int64_t stride))                                                     \
     X(void, gather, (float *data, int64_t n, int64_t step, int64_t stride))                                            \
     X(void, transpose, (float *to, const float *from, int64_t n))                                                      \
+    X(void, turn, (float *to, const float *from, int64_t n))                                                           \
     X(void, specials, (float *data, int64_t n, int64_t rounds, int64_t stride))
 
 typedef struct {
