@@ -28,7 +28,7 @@ void fb_team(void (*part)(void *ctx, int index, int count), void *ctx)
 /* Contractions of 16-bit operands are computed in float: elements first … last - 1 there and back. */
 void fb_widen_f16(float *to, const fb_f16 *from, int64_t first, int64_t last)
 {
-    for (int64_t i = first; i < last; i++) to[i] = fb_from_f16(from[i]);
+    fb_widen(from + first, to + first, last - first);
 }
 
 void fb_widen_bf16(float *to, const fb_bf16 *from, int64_t first, int64_t last)
@@ -38,7 +38,7 @@ void fb_widen_bf16(float *to, const fb_bf16 *from, int64_t first, int64_t last)
 
 void fb_narrow_f16(fb_f16 *to, const float *from, int64_t first, int64_t last)
 {
-    for (int64_t i = first; i < last; i++) to[i] = fb_to_f16(from[i]);
+    fb_narrow(from + first, to + first, last - first);
 }
 
 void fb_narrow_bf16(fb_bf16 *to, const float *from, int64_t first, int64_t last)

@@ -101,6 +101,38 @@ static inline fb_bf16 fb_to_bf16(float x)
     return (fb_bf16){(uint16_t)(x != x ? (u >> 16 | 0x40) : rounded)};
 }
 
+/* ---- strips of f16 ---- */
+
+#ifdef __has_builtin
+#if defined __F16C__ && __has_builtin(__builtin_ia32_vcvtph2ps256) && __has_builtin(__builtin_ia32_vcvtps2ph256)
+#define FB_CONVERTS_F16
+typedef short __attribute__((vector_size(16), aligned(2), may_alias)) fb_eight_f16;
+typedef float __attribute__((vector_size(32), aligned(4), may_alias)) fb_eight_floats;
+#endif
+#endif
+
+/* n elements to floats and back, by the instructions that some processors have for eight at once: of loops that convert one by
+ * one, as above, compilers make no use of them. NaNs may have other bits. */
+static inline void fb_widen(const fb_f16 *from, float *to, int64_t n)
+{
+    int64_t i = 0;
+#ifdef FB_CONVERTS_F16
+    for (; i + 8 <= n; i += 8)
+        *(fb_eight_floats *)(to + i) = __builtin_ia32_vcvtph2ps256(*(const fb_eight_f16 *)(from + i));
+#endif
+    for (; i < n; i++) to[i] = fb_from_f16(from[i]);
+}
+
+static inline void fb_narrow(const float *from, fb_f16 *to, int64_t n)
+{
+    int64_t i = 0;
+#ifdef FB_CONVERTS_F16
+    for (; i + 8 <= n; i += 8)
+        *(fb_eight_f16 *)(to + i) = __builtin_ia32_vcvtps2ph256(*(const fb_eight_floats *)(from + i), 0);
+#endif
+    for (; i < n; i++) to[i] = fb_to_f16(from[i]);
+}
+
 /* ---- tiles that are turned ---- */
 
 /* Element (r, c) of a tile of `high` by `wide` lies at from[step · c + r] and goes to to[line · r + c]. Eight by eight at a

@@ -24,6 +24,7 @@ typedef struct {
     int opened;
     bool *declared; /* a value: its accumulator is, or its elements ahead of a loop */
     bool sorts_in_block;
+    const char **turned; /* a value: the element of the tile that stands for a load; NULL: none does */
 } loops;
 
 /* ---- the frame ---- */
@@ -272,8 +273,99 @@ static void turn_loads(loops *l, const side *across, const side *piece)
         fb_emit_close(e);
         const char *at = piece ? fb_arena_printf(e->arena, "%s - %s", along->name, along->start) : along->name;
         turned = fb_arena_printf(e->arena, "%s[%s - %s][%s]", turned, across->name, across->start, at);
+        l->turned[i] = turned;
         e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &turned, 1);
     }
+}
+
+/* ---- strips ---- */
+
+/* Floats in the place of f16: of the load or root `element`, from the strip's start on. */
+typedef struct {
+    const char *name, *element;
+} strip;
+
+static void convert(loops *l, const side *along, const char *function, const char *from, const char *to)
+{
+    fb_emit_open(l->e, "%s", "");
+    fb_emit(l->e, "const int64_t %s = %s;", along->name, along->start);
+    fb_emit(l->e, "%s(%s, %s, %s);", function, from, to, along->length);
+    fb_emit_close(l->e);
+}
+
+static const char *address(const loops *l, const char *element)
+{
+    return fb_arena_printf(l->e->arena, "&%s", element);
+}
+
+static const char *declare_strip(loops *l, const char *wish)
+{
+    const char *name = fb_emit_name(l->e, fb_arena_printf(l->e->arena, "%s_wide", wish));
+    fb_emit(l->e, "_Alignas(64) float %s[%d];", name, FB_LOOPS_STRIP);
+    return name;
+}
+
+static void widen_loads(loops *l, const side *along)
+{
+    fb_emitter *e = l->e;
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || v->space != FB_NONE) continue;
+        fb_dtype dtype = e->nest->graph->nodes[v->node].dtype;
+        const char *element = l->turned[i];
+        if (!element && fb_schedule_is_strip(e->nest, l->s, dtype, v->at))
+            element = fb_emit_element(e, v->node, v->table, v->at);
+        if (!element || dtype != FB_F16) continue;
+        const char *name = declare_strip(l, e->names[i]);
+        convert(l, along, "fb_widen", address(l, element), name);
+        e->whole[i] = fb_arena_printf(e->arena, "%s[%s - %s]", name, along->name, along->start);
+    }
+}
+
+/* The innermost loop, over a strip: what is f16 is converted ahead of it, and after it. */
+static void emit_strip(loops *l, const side *along)
+{
+    fb_emitter *e = l->e;
+    const fb_section *s = l->s;
+    const char **wide = FB_NEW_ARRAY(e->arena, const char *, s->n_roots);
+    widen_loads(l, along);
+    for (int i = 0; i < s->n_roots; i++) {
+        const fb_root *r = &s->roots[i];
+        wide[i] = NULL;
+        if (fb_schedule_is_strip(e->nest, s, e->nest->graph->nodes[r->node].dtype, r->at))
+            wide[i] = declare_strip(l, e->names[r->value]);
+    }
+    pragma_simd(l, "");
+    open_along(l, along);
+    for (int i = 0; i < s->n_roots; i++)
+        if (wide[i])
+            fb_emit_store_wide(e, &s->roots[i],
+                               fb_arena_printf(e->arena, "%s[%s - %s]", wide[i], along->name, along->start));
+        else
+            fb_emit_store(e, &s->roots[i]);
+    close_to(l, l->opened - 1);
+    for (int i = 0; i < s->n_roots; i++) {
+        const fb_root *r = &s->roots[i];
+        if (wide[i])
+            convert(l, along, "fb_narrow", wide[i], address(l, fb_emit_element(e, r->storage, r->table, r->at)));
+    }
+}
+
+static void emit_strips(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    const int last = rows->n - 1;
+    hoist(l, 0);
+    pragma_parallel(l, collapse_words(l, last ? l->x.together + l->x.cut : 1));
+    for (int d = 0; d < last; d++) {
+        open_for(l, rows->var[d], rows->extent[d]);
+        if (d + 1 >= l->x.together && !l->x.cut) hoist(l, d + 1);
+    }
+    side along = open_side(l, rows->var[last], rows->extent[last], FB_LOOPS_STRIP);
+    declare_side(l, &along, rows->extent[last], FB_LOOPS_STRIP);
+    if (l->x.cut) hoist(l, last);
+    emit_strip(l, &along);
+    close_to(l, 0);
 }
 
 /* Opens the loops that threads share over what is not in a tile, and over tiles of `across`. */
@@ -299,6 +391,11 @@ static void emit_tiles(loops *l)
     side piece;
     open_turned(l, &piece);
     hoist(l, l->s->rows.n - 1);
+    if (l->x.strips) {
+        emit_strip(l, &piece);
+        close_to(l, 0);
+        return;
+    }
     pragma_simd(l, "");
     open_along(l, &piece);
     store_roots(l, FB_NONE, 0);
@@ -315,6 +412,10 @@ static void emit_elements(loops *l)
     }
     if (n == 0) {
         store_roots(l, FB_NONE, 0);
+        return;
+    }
+    if (l->x.strips) {
+        emit_strips(l);
         return;
     }
     int64_t last = rows->extent[n - 1];
@@ -1599,6 +1700,7 @@ static void emit_section_c(fb_emitter *e)
 {
     loops l = {.e = e, .s = e->section, .x = fb_schedule_loops(e->nest, e->knobs, e->section)};
     l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
+    l.turned = FB_NEW_ARRAY(e->arena, const char *, e->section->n_values);
     const fb_section *s = e->section;
     fb_section plain;
     if (s->scatter) {

@@ -150,6 +150,8 @@ bool *fb_emit_mark(fb_emitter *e);
 void fb_emit_forget(fb_emitter *e, const bool *mark);
 /* "y[256 * i + j] = …;" after what it and the other roots at this place need of what is overwritten */
 void fb_emit_store(fb_emitter *e, const fb_root *r);
+/* The same to another place, as the value is: not rounded to what the root is stored as. */
+void fb_emit_store_wide(fb_emitter *e, const fb_root *r, const char *place);
 /* What the kernel calls the buffer of a storage. */
 const char *fb_emit_storage(fb_emitter *e, fb_id storage);
 /* The place in memory of a load or root, as an lvalue of the memory type. */

@@ -582,6 +582,12 @@ static void read_before(fb_emitter *e, const fb_root *r)
             fb_emit_needed(e, s->roots[i].value, r->space);
 }
 
+void fb_emit_store_wide(fb_emitter *e, const fb_root *r, const char *place)
+{
+    read_before(e, r);
+    fb_emit(e, "%s = %s;", place, stored_value(e, r));
+}
+
 void fb_emit_store(fb_emitter *e, const fb_root *r)
 {
     read_before(e, r);

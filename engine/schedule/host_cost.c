@@ -18,15 +18,34 @@
 
 /* What the calibrated arithmetic of 16 bits takes beyond that of f32 is a load and a store with their conversions, an
  * element and round of so many FLOPs. */
-static double conversion_us(const fb_machine *m, const fb_nest_facts *f)
+static double converted_us(const fb_machine *m, fb_dtype dtype, double elements)
 {
     enum { FLOPS = 8 };
+    return fmax(fb_time_us(FLOPS, m->gflops[dtype]) - fb_time_us(FLOPS, m->gflops[FB_F32]), 0) / 2 * elements;
+}
+
+static double conversion_us(const fb_machine *m, const fb_nest_facts *f)
+{
     double us = 0;
     for (int d = 0; d < FB_DTYPES; d++)
-        if (f->converted[d])
-            us += fmax(fb_time_us(FLOPS, m->gflops[d]) - fb_time_us(FLOPS, m->gflops[FB_F32]), 0) / 2 *
-                  (double)f->converted[d];
+        if (f->converted[d]) us += converted_us(m, (fb_dtype)d, (double)f->converted[d]);
     return us;
+}
+
+/* Strips were counted as elements that are converted one by one, and their arithmetic as such: an element takes as long as
+ * so many FLOPs of f32 (0.03 ns on two cores). */
+static double strips_us(const fb_machine *m, const fb_nest *nest, const fb_loops_schedule *x, double flops,
+                        fb_dtype dtype)
+{
+    enum { FLOPS = 6 };
+    double us = 0;
+    bool all = dtype == FB_F16;
+    for (int i = 0; i < nest->n_sections; i++) {
+        double n = x[i].strips * (double)fb_space_points(&nest->sections[i].rows);
+        us += fb_time_us(FLOPS * n, m->gflops[FB_F32]) - converted_us(m, FB_F16, n);
+        all &= x[i].strips > 0;
+    }
+    return us + (all ? fb_time_us(flops, m->gflops[FB_F32]) - fb_time_us(flops, m->gflops[FB_F16]) : 0);
 }
 
 /* How much longer the slowest thread of a section takes than all cores would, each with its share. */
@@ -301,6 +320,7 @@ double fb_schedule_host_loops_us(const fb_machine *m, const fb_nest *nest, const
     fb_loops_schedule *x = fb_calloc((size_t)nest->n_sections + 1, sizeof *x);
     for (int i = 0; i < nest->n_sections; i++) x[i] = fb_schedule_loops(nest, knobs, &nest->sections[i]);
     us += sorted_us(m, nest, x, dtype) - turned_us(m, nest, x) + turned_loads_us(m, nest, x);
+    us += strips_us(m, nest, x, flops, dtype);
     us = fmax(us, fmax(lanes_us(m, nest, x), again_us(m, nest, x))) + scatter_us(m, nest, x);
     us *= uneven_of(nest, x, fmax(m->units, 1));
     fb_free(x);

@@ -109,6 +109,7 @@ static void add_loops(const fb_nest *nest, const fb_knobs *knobs, int number, fb
         fb_str_addf(out, " in tiles of %d × %d, turned", x.high, FB_LOOPS_WIDE);
     else if (x.across != FB_NONE)
         fb_str_addf(out, ", %d turned at once", x.high);
+    if (x.strips) fb_str_addf(out, ", f16 converted %d elements at a time", FB_LOOPS_STRIP);
     if (x.staged.value != FB_NONE)
         fb_str_add(out,
                    x.staged.dim[x.staged.n - 1].point == FB_NONE ? ", turned once" : ", what windows share made once");

