@@ -264,7 +264,7 @@ static void turn_loads(loops *l, const side *across, const side *piece)
             along = &all;
         }
         fb_dtype dtype = e->nest->graph->nodes[v->node].dtype;
-        const char *turned = fb_emit_name(e, fb_arena_printf(e->arena, "%s_turned", e->names[i]));
+        const char *turned = fb_emit_name(e, fb_arena_printf(e->arena, "%s_turned", fb_emit_plain(e, v->node)));
         fb_emit(e, "_Alignas(64) %s %s[%d][%" PRId64 "];", e->spell->type[dtype].memory, turned, l->x.high, wide);
         fb_emit_open(e, "%s", "");
         fb_emit(e, "const int64_t %s = %s, %s = %s;", across->name, across->start, along->name, along->start);
@@ -280,11 +280,6 @@ static void turn_loads(loops *l, const side *across, const side *piece)
 
 /* ---- strips ---- */
 
-/* Floats in the place of f16: of the load or root `element`, from the strip's start on. */
-typedef struct {
-    const char *name, *element;
-} strip;
-
 static void convert(loops *l, const side *along, const char *function, const char *from, const char *to)
 {
     fb_emit_open(l->e, "%s", "");
@@ -298,9 +293,9 @@ static const char *address(const loops *l, const char *element)
     return fb_arena_printf(l->e->arena, "&%s", element);
 }
 
-static const char *declare_strip(loops *l, const char *wish)
+static const char *declare_strip(loops *l, fb_id node)
 {
-    const char *name = fb_emit_name(l->e, fb_arena_printf(l->e->arena, "%s_wide", wish));
+    const char *name = fb_emit_name(l->e, fb_arena_printf(l->e->arena, "%s_wide", fb_emit_plain(l->e, node)));
     fb_emit(l->e, "_Alignas(64) float %s[%d];", name, FB_LOOPS_STRIP);
     return name;
 }
@@ -316,7 +311,7 @@ static void widen_loads(loops *l, const side *along)
         if (!element && fb_schedule_is_strip(e->nest, l->s, dtype, v->at))
             element = fb_emit_element(e, v->node, v->table, v->at);
         if (!element || dtype != FB_F16) continue;
-        const char *name = declare_strip(l, e->names[i]);
+        const char *name = declare_strip(l, v->node);
         convert(l, along, "fb_widen", address(l, element), name);
         e->whole[i] = fb_arena_printf(e->arena, "%s[%s - %s]", name, along->name, along->start);
     }
@@ -333,7 +328,7 @@ static void emit_strip(loops *l, const side *along)
         const fb_root *r = &s->roots[i];
         wide[i] = NULL;
         if (fb_schedule_is_strip(e->nest, s, e->nest->graph->nodes[r->node].dtype, r->at))
-            wide[i] = declare_strip(l, e->names[r->value]);
+            wide[i] = declare_strip(l, r->node);
     }
     pragma_simd(l, "");
     open_along(l, along);
