@@ -125,6 +125,8 @@ static double mish_reference(double x)
 }
 FUNCTION(mish, fb_mishf, mish_reference, 6)
 
+FUNCTION(sine, fb_sinf, sin, 0.57)
+FUNCTION(cosine, fb_cosf, cos, 0.57)
 FUNCTION(erfinv, fb_erfinvf, fb_erfinv, 5)
 FUNCTION(lgamma, fb_lgammaf, lgamma_of_positive, 6)
 
@@ -294,6 +296,8 @@ int main(void)
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_erfinv),
         cmocka_unit_test(test_lgamma),
+        cmocka_unit_test(test_sine),
+        cmocka_unit_test(test_cosine),
         cmocka_unit_test(test_strips),
         cmocka_unit_test(test_turned_tiles),
         cmocka_unit_test(test_digamma),
