@@ -760,10 +760,34 @@ static inline double fb_pow(double x, double y)
     return pow(x, y);
 }
 
+/* What is left of the division of a by b, exactly, in double where products are taken into sums unrounded: six times, which
+ * the largest float and the smallest need, a quotient of 53 bits is taken off, which roundings may make one too large or too
+ * small. A float divided by infinity stays what it is. */
+static inline float fb_fmodf(float a, float b)
+{
+#ifdef __FMA__
+    const double by = __builtin_fabs((double)b), over = 1 / by;
+    double r = __builtin_fabs((double)a);
+    r = __builtin_fma(-__builtin_trunc(r * over), by, r); /* written out: gcc makes no vectors of a loop */
+    r = __builtin_fma(-__builtin_trunc(r * over), by, r);
+    r = __builtin_fma(-__builtin_trunc(r * over), by, r);
+    r = __builtin_fma(-__builtin_trunc(r * over), by, r);
+    r = __builtin_fma(-__builtin_trunc(r * over), by, r);
+    r = __builtin_fma(-__builtin_trunc(r * over), by, r);
+    r = r < 0 ? r + by : r;
+    r = r >= by ? r - by : r;
+    const float y = __builtin_copysignf((float)r, a);
+    const uint32_t top = 0x7f800000, of_a = fb_bits(a) & 0x7fffffff, of_b = fb_bits(b) & 0x7fffffff;
+    return fb_float(fb_choose((of_b == top) & (of_a < top), fb_bits(a), fb_bits(y)));
+#else
+    return fmodf(a, b);
+#endif
+}
+
 /* Remainders take the divisor's sign. */
 static inline float fb_fmod_floorf(float a, float b)
 {
-    float r = fmodf(a, b);
+    float r = fb_fmodf(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 

@@ -207,6 +207,23 @@ static void test_integers(void **state)
     assert_true(fb_fmod_floorf(-7, 3) == 2 && fb_fmod_floor(7, -3) == -2);
 }
 
+/* Of floats of all sizes, and of whole quotients; the program is compiled without the instructions that the exact form asks
+ * for on some machines, and kernels are by test_host. */
+static void test_remainders(void **state)
+{
+    (void)state;
+    uint64_t draw = 1;
+    for (int k = 0; k < 1 << 20; k++) {
+        draw = draw * 6364136223846793005u + 1442695040888963407u;
+        float a = fb_float((uint32_t)(draw >> 32)), b = fb_float((uint32_t)(draw * 0x9e3779b97f4a7c15u >> 32));
+        if (k % 4 == 1) b = ldexpf(b, ilogbf(fabsf(a) > 0 ? a : 1) - ilogbf(fabsf(b) > 0 ? b : 1));
+        if (k % 4 == 2) a = (float)(k % 1000) * b;
+        const float want = fmodf(a, b), got = fb_fmodf(a, b);
+        if (isnan(want) ? !isnan(got) : fb_bits(want) != fb_bits(got))
+            fail_msg("%a mod %a is %a, not %a", (double)a, (double)b, (double)want, (double)got);
+    }
+}
+
 static bool same_half(fb_f16 a, fb_f16 b)
 {
     const bool nans = (a.bits & 0x7fff) > 0x7c00 && (b.bits & 0x7fff) > 0x7c00;
@@ -298,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_lgamma),
         cmocka_unit_test(test_sine),
         cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_remainders),
         cmocka_unit_test(test_strips),
         cmocka_unit_test(test_turned_tiles),
         cmocka_unit_test(test_digamma),
