@@ -25,10 +25,17 @@ void fb_team(void (*part)(void *ctx, int index, int count), void *ctx)
 #endif
 }
 
+enum { STRIP = 4096 };
+
+static int strip_of(int64_t left)
+{
+    return left < STRIP ? (int)left : STRIP;
+}
+
 /* Contractions of 16-bit operands are computed in float: elements first … last - 1 there and back. */
 void fb_widen_f16(float *to, const fb_f16 *from, int64_t first, int64_t last)
 {
-    fb_widen(from + first, to + first, last - first);
+    for (int64_t i = first; i < last; i += STRIP) fb_widen(from + i, to + i, strip_of(last - i));
 }
 
 void fb_widen_bf16(float *to, const fb_bf16 *from, int64_t first, int64_t last)
@@ -38,7 +45,7 @@ void fb_widen_bf16(float *to, const fb_bf16 *from, int64_t first, int64_t last)
 
 void fb_narrow_f16(fb_f16 *to, const float *from, int64_t first, int64_t last)
 {
-    fb_narrow(from + first, to + first, last - first);
+    for (int64_t i = first; i < last; i += STRIP) fb_narrow(from + i, to + i, strip_of(last - i));
 }
 
 void fb_narrow_bf16(fb_bf16 *to, const float *from, int64_t first, int64_t last)

@@ -113,9 +113,9 @@ typedef float __attribute__((vector_size(32), aligned(4), may_alias)) fb_eight_f
 
 /* n elements to floats and back, by the instructions that some processors have for eight at once: of loops that convert one by
  * one, as above, compilers make no use of them. NaNs may have other bits. */
-static inline void fb_widen(const fb_f16 *from, float *to, int64_t n)
+static inline void fb_widen(const fb_f16 *from, float *to, int n)
 {
-    int64_t i = 0;
+    int i = 0;
 #ifdef FB_CONVERTS_F16
     for (; i + 8 <= n; i += 8)
         *(fb_eight_floats *)(to + i) = __builtin_ia32_vcvtph2ps256(*(const fb_eight_f16 *)(from + i));
@@ -123,9 +123,9 @@ static inline void fb_widen(const fb_f16 *from, float *to, int64_t n)
     for (; i < n; i++) to[i] = fb_from_f16(from[i]);
 }
 
-static inline void fb_narrow(const float *from, fb_f16 *to, int64_t n)
+static inline void fb_narrow(const float *from, fb_f16 *to, int n)
 {
-    int64_t i = 0;
+    int i = 0;
 #ifdef FB_CONVERTS_F16
     for (; i + 8 <= n; i += 8)
         *(fb_eight_f16 *)(to + i) = __builtin_ia32_vcvtps2ph256(*(const fb_eight_floats *)(from + i), 0);

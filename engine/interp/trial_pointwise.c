@@ -569,8 +569,8 @@ static bool is_one_sided(const chunk *c, int a, int lanes, int k)
 }
 
 /* Roots of less than 0 are no numbers, nor are its powers but whole ones. Where roundings may lead to the other side of
- * 0, or of a whole exponent to what is not, and all lanes lie on this one by chance, half of them go there: with x to x the
- * base as well. */
+ * 0, or of a whole exponent to what is not, and all lanes lie on this one by chance, some of them go there: with x to x the
+ * base as well. All elements may have one exponent: in one lane none is a number, and in one all are. */
 static void decide_edges(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes;
@@ -588,7 +588,7 @@ static void decide_edges(const job *j, chunk *c, int n)
         for (int l = 1; l < lanes; l++) {
             double x = crosses ? fabs(c->x[0][l][k]) : c->x[0][l][k], y = to_whole ? whole : c->x[1][l][k];
             if (to_whole && one) x = whole;
-            if (fb_trial_takes(l, draw))
+            if (goes_above(l, draw))
                 c->y[l][k] = NAN;
             else
                 fb_pointwise_f64(j->node->op, j->node->attrs, 1, &x, &y, &y, &c->y[l][k]);

@@ -526,8 +526,8 @@ static void a_host_is_slow_where_vectors_end(void **state)
 {
     (void)state;
     double plain = host_us(relu_of(FB_OP_RELU, false, 8), "it");
-    assert_true(host_us(relu_of(FB_OP_RELU, true, 8), "it") > 3 * plain);          /* elements pages apart */
-    assert_true(host_us(relu_of(FB_OP_SIN, false, 8), "it") > 5 * plain);          /* a call each */
+    assert_true(host_us(relu_of(FB_OP_RELU, true, 8), "it") > 1.5 * plain);        /* elements pages apart, turned */
+    assert_true(host_us(relu_of(FB_OP_LGAMMA, false, 8), "it") > 5 * plain);       /* a call each */
     assert_true(host_us(relu_of(FB_OP_EXP, false, 8), "it") < 10 * plain);         /* in vectors */
     assert_true(host_us(relu_of(FB_OP_RELU, false, 1 << 24), "it") > 1.2 * plain); /* out of caches meanwhile */
     /* as many FLOPs, but more to pack or to leave */
