@@ -301,6 +301,30 @@ static void test_poles_in_reach_are_open(void **state)
     rig_free(&r);
 }
 
+/* One exponent of all elements is whole or not: in one lane no power of what is negative is a number, in one all are. */
+static void test_powers_share_their_exponent(void **state)
+{
+    (void)state;
+    enum { N = 64 };
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(1)), y = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(1));
+    fb_id small = add2(&r, FB_OP_SUB, add2(&r, FB_OP_ADD, add2(&r, FB_OP_ADD, x, y), x),
+                       add2(&r, FB_OP_ADD, y, add2(&r, FB_OP_ADD, x, x)));
+    fb_id base = add1(&r, FB_OP_NEG, add1(&r, FB_OP_EXP, normal(&r, FB_OP_INPUT, FB_F32, SHAPE(N))));
+    fb_id power = add2(&r, FB_OP_POW, base, small);
+    trials *t = try_all(&r, &power, 1);
+    bool all = false, none = false;
+    for (int l = 1; l <= FB_TRIALS; l++) {
+        int numbers = 0;
+        for (int k = 0; k < N; k++) numbers += !isnan(t->at[0].v[l][k]);
+        all |= numbers == N;
+        none |= numbers == 0;
+    }
+    assert_true(all && none);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* Prefix sums are off together: the mean of a line is off as its elements are. So are products, each by its share. */
 static void test_prefixes_are_off_together(void **state)
 {
@@ -2631,6 +2655,7 @@ int main(void)
         cmocka_unit_test(test_terms_beyond_the_accumulator_are_open),
         cmocka_unit_test(test_signs_near_zero_may_be_zero),
         cmocka_unit_test(test_poles_in_reach_are_open),
+        cmocka_unit_test(test_powers_share_their_exponent),
         cmocka_unit_test(test_prefixes_are_off_together),
         cmocka_unit_test(test_running_products_spread_as_they_round),
         cmocka_unit_test(test_products_by_trees_lose_alike),
