@@ -305,13 +305,9 @@ static void widen_loads(loops *l, const side *along)
     fb_emitter *e = l->e;
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
-        if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || v->space != FB_NONE) continue;
-        fb_dtype dtype = e->nest->graph->nodes[v->node].dtype;
-        const char *element = l->turned[i];
-        if (!element && fb_schedule_is_strip(e->nest, l->s, dtype, v->at))
-            element = fb_emit_element(e, v->node, v->table, v->at);
-        if (!element || dtype != FB_F16) continue;
-        const char *name = declare_strip(l, v->node);
+        if (!fb_schedule_is_strip(e->nest, l->s, v, l->x.across)) continue;
+        const char *element = l->turned[i] ? l->turned[i] : fb_emit_element(e, v->node, v->table, v->at),
+                   *name = declare_strip(l, v->node);
         convert(l, along, "fb_widen", address(l, element), name);
         e->whole[i] = fb_arena_printf(e->arena, "%s[%s - %s]", name, along->name, along->start);
     }
@@ -327,8 +323,7 @@ static void emit_strip(loops *l, const side *along)
     for (int i = 0; i < s->n_roots; i++) {
         const fb_root *r = &s->roots[i];
         wide[i] = NULL;
-        if (fb_schedule_is_strip(e->nest, s, e->nest->graph->nodes[r->node].dtype, r->at))
-            wide[i] = declare_strip(l, r->node);
+        if (fb_schedule_stores_strip(e->nest, s, r)) wide[i] = declare_strip(l, r->node);
     }
     pragma_simd(l, "");
     open_along(l, along);
@@ -346,7 +341,8 @@ static void emit_strip(loops *l, const side *along)
     }
 }
 
-static void emit_strips(loops *l)
+/* The loops outside of the last variable's, which threads share, with pieces of that one where it is cut or alone. */
+static void open_outer(loops *l)
 {
     const fb_space *rows = &l->s->rows;
     const int last = rows->n - 1;
@@ -356,6 +352,13 @@ static void emit_strips(loops *l)
         open_for(l, rows->var[d], rows->extent[d]);
         if (d + 1 >= l->x.together && !l->x.cut) hoist(l, d + 1);
     }
+}
+
+static void emit_strips(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    const int last = rows->n - 1;
+    open_outer(l);
     side along = open_side(l, rows->var[last], rows->extent[last], FB_LOOPS_STRIP);
     declare_side(l, &along, rows->extent[last], FB_LOOPS_STRIP);
     if (l->x.cut) hoist(l, last);
@@ -388,12 +391,11 @@ static void emit_tiles(loops *l)
     hoist(l, l->s->rows.n - 1);
     if (l->x.strips) {
         emit_strip(l, &piece);
-        close_to(l, 0);
-        return;
+    } else {
+        pragma_simd(l, "");
+        open_along(l, &piece);
+        store_roots(l, FB_NONE, 0);
     }
-    pragma_simd(l, "");
-    open_along(l, &piece);
-    store_roots(l, FB_NONE, 0);
     close_to(l, 0);
 }
 
@@ -426,12 +428,7 @@ static void emit_elements(loops *l)
         close_to(l, 0);
         return;
     }
-    hoist(l, 0);
-    pragma_parallel(l, collapse_words(l, l->x.together + cut));
-    for (int d = 0; d < n - 1; d++) {
-        open_for(l, rows->var[d], rows->extent[d]);
-        if (d + 1 >= l->x.together && !cut) hoist(l, d + 1);
-    }
+    open_outer(l);
     const char *name = var(l, rows->var[n - 1]);
     if (cut) {
         open_chunks(l, name, last, FB_LOOPS_CHUNK);

@@ -491,8 +491,8 @@ static void decide_zeros(const job *j, chunk *c, int n)
 /* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. Where it is
  * that exactly, they have it by themselves, and those that do not show what else it may be: a count of ties, say. Those
  * that lead further away from 0 than it lies show that as well, and stay: of |floor x| + 0.5, where the step was taken
- * both ways. So do some of those around, by themselves: such a step may have led just those there that would meet the pole. A 0 that
- * roundings make has the sign of what was rounded, or is what a difference leaves: lanes have both. */
+ * both ways. So do some of those around, by themselves: such a step may have led just those there that would meet the pole.
+ * A 0 that roundings make has the sign of what was rounded, or is what a difference leaves: lanes have both. */
 static void decide_poles(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;

@@ -762,8 +762,10 @@ static int turned_by(const fb_nest *nest, const fb_section *s, int across, int64
     int turned = 0;
     *bytes = 0;
     for (int i = 0; i < s->n_values; i++) {
-        if (!fb_schedule_turns(nest, s, &s->values[i], across)) continue;
-        *bytes += fb_space_points(&s->rows) * size_in(nest, s->values[i].node);
+        const fb_value *v = &s->values[i];
+        if (!fb_schedule_turns(nest, s, v, across)) continue;
+        int64_t points = v->space == FB_NONE ? 1 : fb_space_points(&s->spaces[v->space]);
+        *bytes += fb_space_points(&s->rows) * points * size_in(nest, v->node);
         turned++;
     }
     return turned;
@@ -987,11 +989,24 @@ static void go_by_tiles(const fb_nest *nest, const fb_section *s, const fb_knobs
         other * fb_ceil_div(s->rows.extent[last], FB_LOOPS_WIDE) * fb_ceil_div(s->rows.extent[across], FB_LOOPS_HIGH);
 }
 
-bool fb_schedule_is_strip(const fb_nest *nest, const fb_section *s, fb_dtype dtype, fb_ix at)
+static bool is_f16_along(const fb_nest *nest, const fb_section *s, fb_id node, fb_ix at)
 {
     int64_t stride;
     fb_ix rest;
-    return dtype == FB_F16 && fb_ix_stride(nest->pool, at, s->rows.var[s->rows.n - 1], &stride, &rest) && stride == 1;
+    return nest->graph->nodes[node].dtype == FB_F16 &&
+           fb_ix_stride(nest->pool, at, s->rows.var[s->rows.n - 1], &stride, &rest) && stride == 1;
+}
+
+bool fb_schedule_is_strip(const fb_nest *nest, const fb_section *s, const fb_value *v, int across)
+{
+    if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || v->space != FB_NONE) return false;
+    bool turned = across != FB_NONE && fb_schedule_turns(nest, s, v, across);
+    return turned ? nest->graph->nodes[v->node].dtype == FB_F16 : is_f16_along(nest, s, v->node, v->at);
+}
+
+bool fb_schedule_stores_strip(const fb_nest *nest, const fb_section *s, const fb_root *r)
+{
+    return is_f16_along(nest, s, r->node, r->at);
 }
 
 /* Loops that convert f16 one by one do without the instructions for eight at once. (4.2 million elements added on two cores:
@@ -1003,27 +1018,8 @@ static void go_by_strips(const fb_nest *nest, const fb_section *s, fb_loops_sche
     const int last = s->rows.n - 1;
     if (s->rows.extent[last] < LEAST || x->vector || fb_section_interior(nest, s, FB_NONE).var != FB_NONE) return;
     if (fb_schedule_divides(nest, s, s->rows.var[last], 1)) return;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || v->space != FB_NONE) continue;
-        fb_dtype dtype = nest->graph->nodes[v->node].dtype;
-        bool turned = x->across != FB_NONE && dtype == FB_F16 && fb_schedule_turns(nest, s, v, x->across);
-        x->strips += turned || fb_schedule_is_strip(nest, s, dtype, v->at);
-    }
-    for (int i = 0; i < s->n_roots; i++)
-        x->strips += fb_schedule_is_strip(nest, s, nest->graph->nodes[s->roots[i].node].dtype, s->roots[i].at);
-}
-
-/* Bytes of what is turned for one row. */
-static int64_t turned_bytes(const fb_nest *nest, const fb_section *s, int across)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        if (fb_schedule_turns(nest, s, v, across))
-            bytes += fb_space_points(&s->spaces[v->space]) * size_in(nest, v->node);
-    }
-    return bytes;
+    for (int i = 0; i < s->n_values; i++) x->strips += fb_schedule_is_strip(nest, s, &s->values[i], x->across);
+    for (int i = 0; i < s->n_roots; i++) x->strips += fb_schedule_stores_strip(nest, s, &s->roots[i]);
 }
 
 /* The same where rows are summed up: of as many rows as make whole lines all points are copied first, and stay in a core's
@@ -1035,15 +1031,18 @@ static void turn_rows(const fb_nest *nest, const fb_section *s, const fb_knobs *
     if (x->shape != FB_LOOPS_ROWS || x->staged.value != FB_NONE || x->ranked != FB_NONE || x->inside) return;
     if (!s->rows.n || s->blocked || s->scatter || s->n_data || fb_knob_of(knobs, FB_KNOB_ROWS)) return;
     const int across = found_across(nest, s, SIDE);
-    if (across == FB_NONE) return;
-    const int64_t bytes = turned_bytes(nest, s, across), extent = s->rows.extent[across];
+    const int64_t rows = fb_space_points(&s->rows);
+    if (across == FB_NONE || !rows) return;
+    int64_t bytes, extent = s->rows.extent[across];
+    turned_by(nest, s, across, &bytes);
+    bytes /= rows;
     int high = FB_LOOPS_HIGH;
     while (high > SIDE && bytes * high > USUAL) high /= 2;
     if (bytes * SIDE < LEAST || bytes * high > MOST) return;
     x->across = across;
     x->high = high;
     x->together = s->rows.n;
-    x->shared = fb_space_points(&s->rows) / extent * fb_ceil_div(extent, high);
+    x->shared = rows / extent * fb_ceil_div(extent, high);
 }
 
 int64_t fb_schedule_owners(int units)

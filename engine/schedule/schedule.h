@@ -81,8 +81,10 @@ enum { FB_SQUARE = 32 }; /* elements along either side of a square */
  * else the pass's own; FB_NONE: it is not turned. */
 fb_ix fb_schedule_turned(const fb_nest *nest, const fb_section *s, const fb_value *v, int across, int64_t *step);
 bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value *v, int across);
-/* Is it stored in f16, side by side along the last variable of the rows? */
-bool fb_schedule_is_strip(const fb_nest *nest, const fb_section *s, fb_dtype dtype, fb_ix at);
+/* Is the load, or the root, f16 that lies side by side along the last variable of the rows, where it is or once it is turned
+ * over variable `across` (FB_NONE: nothing is)? Then it can be converted by strips. */
+bool fb_schedule_is_strip(const fb_nest *nest, const fb_section *s, const fb_value *v, int across);
+bool fb_schedule_stores_strip(const fb_nest *nest, const fb_section *s, const fb_root *r);
 /* What passes of rows keep in registers, if all of it fits: sets `held` and `section`. */
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
 /* Do warps of a block meet, or share memory? */
@@ -166,11 +168,11 @@ typedef struct {
     int vector;    /* elements of a vector; 0: as the compiler likes */
     int together;  /* outer loops that are shared as one, so that there are enough iterations for any team … */
     bool cut;      /* … and with them the last one, in pieces of FB_LOOPS_CHUNK */
-    int across; /* FB_LOOPS_ELEMENTS, FB_LOOPS_ROWS: the row variable along which loads lie side by side that are turned
-                     * (fb_schedule_turned): elements in tiles of it and the last one, rows … */
-    int high;   /* … so many of it at a time; FB_NONE: nothing is turned */
-    int strips; /* FB_LOOPS_ELEMENTS: so many loads and roots are f16 and lie side by side (fb_schedule_is_strip): they are
-                     * converted ahead of the innermost loop and after it, FB_LOOPS_STRIP elements at a time */
+    int across;    /* FB_LOOPS_ELEMENTS, FB_LOOPS_ROWS: the row variable along which loads lie side by side that are
+                    * turned (fb_schedule_turned), elements in tiles of it and the last one; FB_NONE: nothing is … */
+    int high;      /* … and so many of it at a time */
+    int strips;    /* FB_LOOPS_ELEMENTS: so many loads and roots are converted ahead of the innermost loop and after it,
+                    * FB_LOOPS_STRIP elements at a time (fb_schedule_is_strip) */
     int64_t shared; /* iterations of these */
     int64_t owners; /* of an index_add's rows, of one member; 0: it is none */
     fb_loops_staged staged;

@@ -1,8 +1,8 @@
 /* On a GPU: the instructions that nvcc 13.0 makes of the function for compute capability 9.0, where it takes no branch
  * for arguments that are rare, and each of the special function unit as four others (it takes an eighth of them and
  * works beside them), over those of expf. On the host: times of loops over a vector of 2048, compiled as kernels are,
- * over that of fb_expf (AVX-512, gcc 12; sin, cos and remainder AVX2); pow and all of f64 are calls of libm, an element each.
- * The figures are in ops.def. */
+ * over that of fb_expf (AVX-512, gcc 12; sin, cos and remainder AVX2); pow and all of f64 are calls of libm, an element
+ * each. The figures are in ops.def. */
 #include "target/special.h"
 
 static const struct {

@@ -527,6 +527,7 @@ static void a_host_is_slow_where_vectors_end(void **state)
     (void)state;
     double plain = host_us(relu_of(FB_OP_RELU, false, 8), "it");
     assert_true(host_us(relu_of(FB_OP_RELU, true, 8), "it") > 1.5 * plain);        /* elements pages apart, turned */
+    assert_true(host_us(relu_of(FB_OP_SIN, false, 8), "it") > 5 * plain);          /* both reductions, in vectors */
     assert_true(host_us(relu_of(FB_OP_LGAMMA, false, 8), "it") > 5 * plain);       /* a call each */
     assert_true(host_us(relu_of(FB_OP_EXP, false, 8), "it") < 10 * plain);         /* in vectors */
     assert_true(host_us(relu_of(FB_OP_RELU, false, 1 << 24), "it") > 1.2 * plain); /* out of caches meanwhile */

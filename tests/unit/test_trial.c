@@ -292,8 +292,8 @@ static void test_poles_in_reach_are_open(void **state)
                     add2(&r, FB_OP_DIV, x, y), add2(&r, FB_OP_REMAINDER, x, small)};
     trials *t = try_all(&r, want, 4);
     for (int64_t k = 0; k < 100; k++) {
-        int open = 0, none = 0;
-        for (int l = 0; l <= FB_TRIALS; l++) open += !isfinite(t->at[1].v[l][k]), none += isnan(t->at[3].v[l][k]);
+        int open = !isfinite(t->at[1].v[0][k]), none = 0; /* the exact lane alone may be at the pole */
+        for (int l = 1; l <= FB_TRIALS; l++) open += !isfinite(t->at[1].v[l][k]), none += isnan(t->at[3].v[l][k]);
         assert_true(open > 0 && none > 0);
         assert_true(isfinite(t->at[2].v[1][k]) && isfinite(t->at[2].v[2][k]));
     }
