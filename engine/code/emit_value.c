@@ -348,12 +348,17 @@ static bool is_index(const fb_emitter *e, fb_val v)
     return false;
 }
 
-/* Is this a load from what the section stores to? */
-static bool is_overwritten(const fb_emitter *e, const fb_value *load)
+/* Is this read from where the section stores to? Of a chain's middle that replaces what it is made of, one root alone
+ * reads each element before it is overwritten; several have to read first. */
+static bool is_overwritten(const fb_emitter *e, const fb_value *read)
 {
-    fb_id storage = fb_nest_storage(e->nest, load->node);
-    for (int i = 0; i < e->section->n_roots && load->kind == FB_VALUE_LOAD; i++)
-        if (e->section->roots[i].storage == storage) return true;
+    const fb_section *s = e->section;
+    bool chip = read->kind == FB_VALUE_CHIP;
+    if (chip ? s->n_roots < 2 || !e->nest->chain || !e->nest->chain->in_place : read->kind != FB_VALUE_LOAD)
+        return false;
+    fb_id storage = chip ? FB_ON_CHIP : fb_nest_storage(e->nest, read->node);
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].storage == storage) return true;
     return false;
 }
 

@@ -440,7 +440,7 @@ bool fb_chain_end(fb_builder *b)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                  "nothing that is made of `%s` has elements: there is no row to compute",
                                  name_of(b, c->link[c->n_links - 1].node));
-    c->in_place = find_in_place(b, c, c->n_middle);
+    c->in_place = b->machine->target->calls_library && find_in_place(b, c, c->n_middle);
     if (!check_rows(b, c)) return false;
     return b->machine->target->calls_library ? fits_calls(b, c) : fits_generated(b, c);
 }
