@@ -312,6 +312,18 @@ typedef enum {
     FB_DRAW_SIGN
 } fb_draw;
 uint64_t fb_trial_key(const fb_trial_shared *s, int lane, fb_id node, fb_draw what);
+
+/* What several read (s->apart), as one of them has it in the lanes from FB_TRIAL_READ_FIRST on: a loop that computes it
+ * anew may round otherwise than another. x: in the exact lane; own: in this one, for others; size: of x, or of what it
+ * was added up of, for little may be left of that. Nowhere further off than a lane was before, so that what a chain of
+ * residuals adds up does not grow. What lies far apart was turned by a decision, which all readers see. */
+enum { FB_TRIAL_READ_FIRST = 7 };
+static inline double fb_trial_read(double x, double own, double spread, double size, uint64_t key)
+{
+    static const double far = 0x1p-4; /* of its size */
+    return spread <= far * size && isfinite(own) ? x + fb_trial_swing(fb_trial_bits(x), key) * spread : own;
+}
+
 double fb_trial_share(const fb_trial_shared *s, int lane, fb_id node, fb_draw what);
 
 /* A sum with its next term in the accumulator: one of doubles is `wide`, all others are of floats. */

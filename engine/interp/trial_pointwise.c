@@ -1040,24 +1040,19 @@ static void add_wide(const job *j, chunk *c, int lanes, int n)
 
 /* tanh(x) - mean(tanh(x)): the kernel of the mean may have kept more of x than the one that reads it to compute its tanh
  * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, a quotient or an angle
- * reads its operands as they may have been rounded, whatever the lane has for others. No lane is further off by that than
- * one was before: what a chain of residuals adds up does not grow. What lies far apart was turned by a decision, which
- * all readers see. */
+ * reads its operands as they may have been rounded, whatever the lane has for others. */
 static void read_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
-    enum { FIRST = 7 };
-    static const double far = 0x1p-4; /* of the value, or of what it was added up of: little may be left of that */
     for (int a = 0; a < 2; a++) {
         if (!j->apart[a]) continue;
         spread_of(lanes, n, c->x[a], c->spread);
-        for (int l = FIRST; l < lanes; l++) {
+        for (int l = FB_TRIAL_READ_FIRST; l < lanes; l++) {
             uint64_t key = fb_trial_key(j->e->s, l, j->node->args[a], FB_DRAW_READ) + (uint64_t)j->id;
             double *to = c->converted[a][l];
             for (int k = 0; k < n; k++) {
-                double x = c->x[a][0][k], off = fb_trial_swing(fb_trial_bits(x), key) * c->spread[k];
+                double x = c->x[a][0][k];
                 double size = j->summed_of[a] ? fmax(fabs(x), (double)j->summed_of[a][at + k]) : fabs(x);
-                bool near = c->spread[k] <= far * size && isfinite(c->x[a][l][k]);
-                to[k] = near ? x + off : c->x[a][l][k];
+                to[k] = fb_trial_read(x, c->x[a][l][k], c->spread[k], size, key);
             }
             c->x[a][l] = to;
         }

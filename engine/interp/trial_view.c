@@ -397,6 +397,28 @@ bool fb_trial_view(fb_trial_eval *e, fb_id id)
 
 /* ---- joins ---- */
 
+/* [y, y] - mean([y, y]), of a product y: a loop that makes the first half of the join may round y otherwise than the one
+ * that makes the second, or read it as it was stored. */
+static void read_part_apart(const fb_trial_eval *e, fb_id id, int a, const mover *m)
+{
+    const fb_trial_value *v = m->of.v;
+    int64_t n = fb_shape_elements(m->shape);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t at = m->to_at, rest = k;
+        for (int d = m->shape->rank - 1; d >= 0; d--) {
+            at += rest % m->shape->dim[d] * m->to_steps[d];
+            rest /= m->shape->dim[d];
+        }
+        double x = fb_trial_f(v, 0)[at], spread = 0;
+        for (int l = 1; l < v->lanes; l++) spread = fmax(spread, fabs(fb_trial_f(v, l)[at] - x));
+        for (int l = FB_TRIAL_READ_FIRST; l < v->lanes && spread > 0; l++) {
+            uint64_t key = fb_trial_key(e->s, l, id, FB_DRAW_READ) + (uint64_t)a;
+            double *to = fb_trial_f(v, l) + at;
+            *to = fb_trial_read(x, *to, spread, fabs(x), key);
+        }
+    }
+}
+
 bool fb_trial_join(fb_trial_eval *e, fb_id id)
 {
     const fb_node *node = fb_trial_node(e, id);
@@ -428,6 +450,9 @@ bool fb_trial_join(fb_trial_eval *e, fb_id id)
         }
         mover m = {{v, x}, to_at, from_at, &shape, own_steps, from_steps};
         move(e, &m);
+        if (e->s->apart[e->s->slot[node->args[a]]] && x->lanes > FB_TRIAL_READ_FIRST &&
+            fb_dtype_is_float(node->dtype))
+            read_part_apart(e, id, a, &m);
     }
     return true;
 }

@@ -2,11 +2,11 @@
  * kernel on what it was given and on inputs that tell, and the whole end to end, against trials whose exact lane the
  * plain interpreter has confirmed.
  *
- * A case is a seed and a plan's number, and nothing else decides what it is: the graph is a function of the seed, the
- * plan one of the seed, the number and the kind of machine. Many cases are joined into one program (code/program.h),
- * so that a compiler starts once for all of them. Three graphs in four are compiled lightly: a compiler's optimisations
- * are most of what a plan costs, and what is looked for is in the generated code. Generated code may crash or hang whoever runs it: the callers of
- * fb_fuzz_round are processes of their own (worker/fuzz.h).
+ * A case is a seed and a plan's number, and nothing else decides what it is: the graph and the machine are functions of
+ * the seed, the plan one of the seed, the number and the machine. Many cases are joined into one program
+ * (code/program.h), so that a compiler starts once for all of them. Three graphs in four are compiled lightly: a
+ * compiler's optimisations are most of what a plan costs, and what is looked for is in the generated code. Generated
+ * code may crash or hang whoever runs it: the callers of fb_fuzz_round are processes of their own (worker/fuzz.h).
  */
 #ifndef FB_MEASURE_FUZZ_H
 #define FB_MEASURE_FUZZ_H
@@ -30,6 +30,9 @@ fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err);
  * judged against trials of the first. */
 fb_graph *fb_fuzz_graph_of(uint64_t seed, int number, fb_error *err);
 
+/* The machine that plans of a seed are made for: of a host, another number of cores and other caches, so that schedules
+ * for large machines are tried on small ones, and a seed means the same on both. Programs run on any. */
+fb_machine fb_fuzz_machine(const fb_machine *own, uint64_t seed);
 /* Plan 0 is `none`, plan 1 one of the presets in turn, others begin with a preset and take random edits. The caller
  * frees. */
 fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number);

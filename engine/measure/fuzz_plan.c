@@ -231,6 +231,21 @@ static fb_plan *rolled(chooser *c, fb_plan *plan)
     return plan;
 }
 
+fb_machine fb_fuzz_machine(const fb_machine *own, uint64_t seed)
+{
+    enum { KIB = 1 << 10, MIB = 1 << 20 };
+    static const int cores[] = {1, 2, 3, 4, 8, 16, 32, 96};
+    static const int64_t core_bytes[] = {256 * KIB, 512 * KIB, 1 * MIB, 2 * MIB, 4 * MIB},
+                         last_bytes[] = {4 * MIB, 32 * MIB, 256 * MIB};
+    fb_machine m = *own;
+    chooser c = {.r = {seed ^ 0x3c0735}};
+    if (m.target->grid) return m; /* kernels for more than a GPU has do not start */
+    m.units = cores[below(&c, sizeof cores / sizeof *cores)];
+    m.shared_bytes = core_bytes[below(&c, sizeof core_bytes / sizeof *core_bytes)];
+    m.cache_bytes = last_bytes[below(&c, sizeof last_bytes / sizeof *last_bytes)];
+    return m;
+}
+
 fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
 {
     chooser c = {.r = {seed * 31 + (uint64_t)number}};

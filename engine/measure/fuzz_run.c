@@ -509,6 +509,12 @@ static fb_id *match(uint64_t seed, const fb_graph *a, const fb_graph *b)
     return same;
 }
 
+static fb_planner *planner_for(const round_state *s, const fb_graph *g, uint64_t seed)
+{
+    fb_machine m = fb_fuzz_machine(s->d->ops->machine(s->d), seed);
+    return fb_planner_new(g, &m);
+}
+
 /* The twin gives what the graph does, to begin with by trials alone. */
 static bool refer_twin(round_state *s, int i, uint64_t seed)
 {
@@ -532,7 +538,7 @@ static bool refer_twin(round_state *s, int i, uint64_t seed)
         report_error(s->board, seed, 1, &err);
     }
     s->twin_references[i] = r;
-    s->twin_planners[i] = fb_planner_new(s->twins[i], s->d->ops->machine(s->d));
+    s->twin_planners[i] = planner_for(s, s->twins[i], seed);
     return good;
 }
 
@@ -552,7 +558,7 @@ static void make(round_state *s, int i, uint64_t seed, int plans, int only)
         return;
     }
     if (!refer(s, i, seed)) return;
-    s->planners[i] = fb_planner_new(s->graphs[i], s->d->ops->machine(s->d));
+    s->planners[i] = planner_for(s, s->graphs[i], seed);
     bool paired = fb_fuzz_is_paired(seed) && refer_twin(s, i, seed);
     for (int k = only == FB_NONE ? 0 : only; k < (only == FB_NONE ? plans : only + 1); k++) {
         enter(s->board, FB_FUZZ_MAKING, seed, k);

@@ -253,7 +253,7 @@ static bool tend(state *st)
 typedef struct {
     const fb_graph *g;
     const json_t *plan;
-    uint64_t seed; /* without a graph: the case of this seed and number … */
+    uint64_t seed; /* for its machine; without a graph: the case of this seed and number … */
     int number;
     bool only_make; /* … which is made and not run */
     uint64_t first; /* … or among `count` graphs from this seed on, all plans of each */
@@ -264,7 +264,8 @@ static void run_given(fb_device *d, const trial_case *t, fb_fuzz_result *out)
 {
     fb_error err;
     fb_fuzz_reference *in = fb_fuzz_reference_new(t->g, &err);
-    fb_planner *p = fb_planner_new(t->g, d->ops->machine(d));
+    fb_machine m = fb_fuzz_machine(d->ops->machine(d), t->seed);
+    fb_planner *p = fb_planner_new(t->g, &m);
     fb_plan *plan = fb_plan_from_json(p, t->plan, true, NULL, &err);
     if (!in || !plan) return;
     out->kind = fb_fuzz_second_opinion(in, out->text) ? FB_FUZZ_FINE : FB_FUZZ_APART;
@@ -280,7 +281,8 @@ static json_t *make_case(const state *st, uint64_t seed, int number, fb_graph **
 {
     fb_error err;
     *g = fb_fuzz_graph_of(seed, number, &err);
-    fb_planner *p = *g ? fb_planner_new(*g, &st->machine) : NULL;
+    fb_machine m = fb_fuzz_machine(&st->machine, seed);
+    fb_planner *p = *g ? fb_planner_new(*g, &m) : NULL;
     fb_plan *plan = p ? fb_fuzz_plan(p, seed, number) : NULL;
     json_t *json = plan ? fb_plan_to_json(plan) : NULL;
     fb_plan_free(plan);
@@ -390,13 +392,14 @@ static fb_fuzz_result run_trial(state *st, const trial_case *t)
 typedef struct {
     state *st;
     fb_fuzz_kind kind;
+    uint64_t seed;
     char text[400]; /* of the smallest so far */
 } shrink_ctx;
 
 static bool still_fails(void *ctx, const fb_graph *g, const json_t *plan)
 {
     shrink_ctx *s = ctx;
-    fb_fuzz_result r = run_trial(s->st, &(trial_case){.g = g, .plan = plan});
+    fb_fuzz_result r = run_trial(s->st, &(trial_case){.g = g, .plan = plan, .seed = s->seed});
     if (r.kind != s->kind) return false;
     snprintf(s->text, sizeof s->text, "%s", r.text);
     return true;
@@ -428,9 +431,10 @@ static void keep(state *st, suspect *s, fb_str *command)
     json_t *json = NULL;
     fb_fuzz_result made = run_trial(st, &(trial_case){.seed = s->seed, .number = s->plan, .only_make = true});
     if (made.kind == FB_FUZZ_FINE) json = make_case(st, s->seed, s->plan, &g);
-    shrink_ctx ctx = {.st = st, .kind = s->kind};
+    shrink_ctx ctx = {.st = st, .kind = s->kind, .seed = s->seed};
+    fb_machine m = fb_fuzz_machine(&st->machine, s->seed);
     if (json && st->o->trials && still_fails(&ctx, g, json)) {
-        fb_fuzz_shrink(&g, &json, &st->machine, st->o->trials, still_fails, &ctx);
+        fb_fuzz_shrink(&g, &json, &m, st->o->trials, still_fails, &ctx);
         snprintf(s->text, sizeof s->text, "%s", ctx.text);
         write_case(st, g, json, s, command);
     } else if (json && st->o->trials) {

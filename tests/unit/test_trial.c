@@ -2451,6 +2451,40 @@ static void test_sums_computed_again(void **state)
     rig_free(&r);
 }
 
+/* [y, y] - mean([y, y]): the loop that makes one half of a join may add y up in another order than the one that makes the
+ * other half, or reads it as it was stored. */
+static void test_parts_of_a_join_computed_again(void **state)
+{
+    (void)state;
+    enum { N = 256, K = 7 };
+    static double a[N * K], b[K];
+    rig r = rig_new();
+    for (int k = 0; k < N * K; k++) a[k] = (double)(float)fb_rng_uniform(fb_rng_bits(1, (uint64_t)k), -1, 1);
+    for (int k = 0; k < K; k++) b[k] = (double)(float)fb_rng_uniform(fb_rng_bits(2, (uint64_t)k), -1, 1);
+    fb_id y = add2(&r, FB_OP_MATMUL, data(&r, FB_F32, SHAPE(N, K), a), data(&r, FB_F32, SHAPE(K, 1), b));
+    fb_id both[] = {y, y};
+    fb_id join = add(&r, FB_OP_CAT, &(fb_attrs){.dim = 1}, 2, both);
+    fb_id mean = add_at(&r, FB_OP_MEAN, join, (fb_attrs){.n_axes = 1, .axes = {1}, .keepdim = true});
+    fb_id rest = add2(&r, FB_OP_SUB, join, mean);
+    trials *t = try_all(&r, &rest, 1);
+    int apart = 0;
+    for (int k = 0; k < N; k++) {
+        float up = 0, down = 0;
+        for (int i = 0; i < K; i++) up = fmaf((float)a[k * K + i], (float)b[i], up);
+        for (int i = K - 1; i >= 0; i--) down += (float)a[k * K + i] * (float)b[i];
+        apart += up != down;
+        for (int half = 0; half < 2; half++) {
+            double gives = (double)((half ? down : up) - (up + down) / 2);
+            double room = FB_TRIAL_CHANCE * spread_at(t, 0, 2 * k + half);
+            if (!(fabs(gives) <= room)) fail_msg("%d: %g ± %g", k, gives, room);
+            assert_true(room < 1e-4);
+        }
+    }
+    assert_true(apart > N / 4);
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* The same in f64, where no lane holds the product as a fused multiply-add takes it in. Products that are exact leave
  * nothing. */
 static void test_products_taken_in_by_doubles(void **state)
@@ -2589,6 +2623,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_computed_again),
+        cmocka_unit_test(test_parts_of_a_join_computed_again),
         cmocka_unit_test(test_products_taken_in_by_doubles),
         cmocka_unit_test(test_rests_of_what_is_computed_twice),
         cmocka_unit_test(test_steps_do_not_make_up_for_each_other),
