@@ -48,7 +48,7 @@ fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time
 
 /* Is there nothing more to learn by sampling on? Both columns' wall times are told apart or the same, and their
  * devices' where these are known; or the interval is as narrow as the clock lets it be; or `sampled_us` of sampling
- * both have been spent, and this machine resolves no more. */
+ * both have been spent, and this machine resolves no more; or they run on two devices, whose times nobody compares. */
 bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_us);
 
 /* What leaves a graph, in a few words: how many outputs and updated parameters of how many elements; equal for two ways
