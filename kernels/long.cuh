@@ -17,7 +17,11 @@
 // ---- PTX ----
 FB_DEVICE void fb_long_copy(void *to, const void *from)
 {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from));
+#else
+    *static_cast<uint4 *>(to) = *static_cast<const uint4 *>(from); // not in the background
+#endif
 }
 
 // What has no room in shared memory, into the cache.
@@ -28,7 +32,9 @@ FB_DEVICE void fb_long_ahead(const void *from)
 
 FB_DEVICE void fb_long_wait()
 {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
 }
 
 FB_DEVICE void fb_long_set(unsigned long long *word, unsigned long long value)

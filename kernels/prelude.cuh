@@ -46,7 +46,12 @@ FB_DEVICE float fb_from_bf16(fb_bf16 h)
 FB_DEVICE fb_bf16 fb_to_bf16(float x)
 {
     fb_bf16 h;
+#if __CUDA_ARCH__ >= 800
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
+#else
+    const uint32_t bits = __float_as_uint(x);
+    h.bits = x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); // ties to even
+#endif
     return h;
 }
 

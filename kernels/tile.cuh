@@ -59,16 +59,24 @@ FB_DEVICE unsigned fb_shared_address(const void *p)
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
-// Copies 16 bytes into shared memory, in the background.
+// Copies 16 bytes into shared memory, in the background. GPUs before compute capability 8.0 wait for each.
 FB_DEVICE void fb_copy_16(void *to, const void *from)
 {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(fb_shared_address(to)), "l"(from));
+#else
+    *static_cast<uint4 *>(to) = *static_cast<const uint4 *>(from);
+#endif
 }
 
 // The same of 4 or 8 bytes.
 template <int BYTES> FB_DEVICE void fb_copy_few(void *to, const void *from)
 {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(fb_shared_address(to)), "l"(from), "n"(BYTES));
+#else
+    for (int i = 0; i < BYTES / 4; i++) static_cast<unsigned *>(to)[i] = static_cast<const unsigned *>(from)[i];
+#endif
 }
 
 FB_DEVICE void fb_zero_16(void *to)
@@ -79,12 +87,16 @@ FB_DEVICE void fb_zero_16(void *to)
 // Copies since the last mark are one batch; waiting is for all batches but the LEFT newest.
 FB_DEVICE void fb_copies_mark()
 {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;");
+#endif
 }
 
 template <int LEFT> FB_DEVICE void fb_copies_wait()
 {
+#if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
+#endif
 }
 
 // Four 8 × 8 matrices of 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8, and gets of each two
@@ -102,13 +114,22 @@ template <bool TURNED> FB_DEVICE void fb_load_fragment(unsigned (&r)[4], const v
 }
 
 // c += a · b on tensor cores. The type says what the registers hold: 16-bit operands 16 × 16 by 16 × 8, f32 rounded to
-// tf32 16 × 8 by 8 × 8. Lane l holds c at row l / 4 (+ 8 for the last two) and columns 2 (l % 4), + 1.
+// tf32 16 × 8 by 8 × 8. Lane l holds c at row l / 4 (+ 8 for the last two) and columns 2 (l % 4), + 1. Before compute
+// capability 8.0 there is f16 alone, half of the depth at a time.
 FB_DEVICE void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], fb_f16)
 {
+#if __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    for (int half = 0; half < 2; half++)
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
+#endif
 }
 
 FB_DEVICE void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], fb_bf16)

@@ -450,8 +450,7 @@ bool fb_trial_join(fb_trial_eval *e, fb_id id)
         }
         mover m = {{v, x}, to_at, from_at, &shape, own_steps, from_steps};
         move(e, &m);
-        if (e->s->apart[e->s->slot[node->args[a]]] && x->lanes > FB_TRIAL_READ_FIRST &&
-            fb_dtype_is_float(node->dtype))
+        if (e->s->apart[e->s->slot[node->args[a]]] && x->lanes > FB_TRIAL_READ_FIRST && fb_dtype_is_float(node->dtype))
             read_part_apart(e, id, a, &m);
     }
     return true;

@@ -407,6 +407,7 @@ static bool fits_generated(fb_builder *b, fb_chain *c)
     fb_dtype dtype = g->nodes[last->node].dtype;
     c->units = b->machine->units;
     c->shared_bytes = b->machine->shared_bytes;
+    c->capability = b->machine->compute_major;
     c->wide = b->machine->compute_major == 9 && b->machine->compute_minor == 0;
     if (c->n_middle != 1 || b->sections.n != 2)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
@@ -418,9 +419,9 @@ static bool fits_generated(fb_builder *b, fb_chain *c)
                                  "`%s` is %s and `%s` %s, and a GPU's chain needs one type for both",
                                  name_of(b, c->link[0].node), fb_dtype_name(g->nodes[c->link[0].node].dtype),
                                  name_of(b, last->node), fb_dtype_name(dtype));
-    if (fb_dtype_is_half(dtype) && b->machine->compute_major && b->machine->compute_major < 8)
+    if (dtype == FB_BF16 && c->capability < 8)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` is a chain of 16-bit operands, which needs compute capability 8.0",
+                                 "`%s` is a chain in bf16, which tensor cores have from compute capability 8.0 on",
                                  name_of(b, last->node));
     if (!fits_middle(b, c)) return false;
     const fb_section *s = &b->sections.at[1];

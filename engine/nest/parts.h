@@ -213,6 +213,7 @@ typedef struct {
     double hidden;
     int units;            /* multiprocessors, */
     int64_t shared_bytes; /* and what each has for a block; */
+    int capability;       /* major of the compute capability */
     bool wide;            /* they multiply by whole warpgroups (compute capability 9.0) */
 } fb_chain;
 

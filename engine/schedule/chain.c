@@ -53,7 +53,7 @@ static bool on_tensor_cores(const fb_nest *nest)
 {
     const fb_chain *c = nest->chain;
     fb_dtype d = dtype_of(nest);
-    bool tf32 = d == FB_F32;
+    bool tf32 = d == FB_F32 && c->capability >= 8;
     for (int i = 0; i < c->n_links; i++)
         tf32 &= nest->graph->nodes[c->link[i].node].attrs->precision == FB_PRECISION_TF32;
     return fb_dtype_is_half(d) || tf32;

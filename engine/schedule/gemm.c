@@ -259,9 +259,9 @@ static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out
     bool halves = fb_dtype_size(t->dtype) == 2;
     fb_gemm_tile x = {.tensor = fb_tile_on_tensor_cores(t), .stages = 3, .split = 1, .slices = 1};
     x.k = halves ? 32 : t->dtype == FB_F64 ? 8 : 16;
-    if (t->capability < 8)
+    if (t->capability < 8 && t->dtype == FB_BF16)
         return FB_REFUSE(why, UNSUPPORTED, FB_RULE_SIZE,
-                         "tiles of `%s` would be copied in the background, which needs compute capability 8.0",
+                         "`%s` is a product in bf16, which tensor cores have from compute capability 8.0 on",
                          name_of(nest));
     const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
     fb_gemm_tile lanes = x, direct;

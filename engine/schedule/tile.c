@@ -9,7 +9,8 @@ enum { PIECE = 16 }; /* bytes */
 
 bool fb_tile_on_tensor_cores(const fb_tiled *t)
 {
-    return fb_dtype_size(t->dtype) == 2 || (t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32);
+    bool tf32 = t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32 && t->capability >= 8;
+    return fb_dtype_size(t->dtype) == 2 || tf32;
 }
 
 /* ---- operands ---- */

@@ -1,9 +1,11 @@
 /* The fuzzer's graphs and plans in CUDA, on a device that emulates a GPU (emulate_cuda.h): where its
  * blocks, warps, barriers and vectors are wrong, no GPU is needed to see it. FB_SEED, FB_COUNT and FB_PLANS give other
- * cases than those of every day; with FB_SEED alone, what it finds is printed one a line, as the fuzzer does. */
+ * cases than those of every day; with FB_SEED alone, what it finds is printed one a line, as the fuzzer does. Half of
+ * them are planned for GPUs of other sizes. */
 #include "base/embedded.h"
 #include "measure/fuzz.h"
 #include "unit/emulated_device.h"
+#include "unit/gpus.h"
 #include "unit/turn.h"
 
 /* An environment variable. */
@@ -24,12 +26,17 @@ static void random_graphs_on_an_emulated_gpu(void **state)
     emulated d = {.device = {.ops = &emulated_operations, .name = "emulated"}};
     fb_machine_default(&d.machine, FB_DEVICE_CUDA);
     d.machine.convolution = d.machine.gemm[FB_F32]; /* as one with cuDNN */
+    const fb_machine own = d.machine;
     uint64_t first = number("FB_SEED", 21), left = number("FB_COUNT", 8);
     int plans = (int)number("FB_PLANS", 3), only = (int)number("FB_PLAN", 1000);
     fb_fuzz_board *board = fb_calloc(1, sizeof *board);
-    for (; left > 0 && !board->n_findings; left -= left < AT_ONCE ? left : AT_ONCE, first += AT_ONCE)
-        fb_fuzz_round(&d.device, first, left < AT_ONCE ? (int)left : AT_ONCE, plans, only == 1000 ? FB_NONE : only,
-                      board);
+    while (left > 0 && !board->n_findings) {
+        uint64_t turn = first / AT_ONCE, n = (turn + 1) * AT_ONCE - first;
+        if (n > left) n = left;
+        d.machine = turn % 2 ? gpu_machine((unsigned)(turn / 2 % GPUS)) : own;
+        fb_fuzz_round(&d.device, first, (int)n, plans, only == 1000 ? FB_NONE : only, board);
+        first += n, left -= n;
+    }
     for (int i = 0; i < board->n_findings; i++)
         print_message("# seed %llu, plan %d: %s\n", (unsigned long long)board->finding[i].seed, board->finding[i].plan,
                       board->finding[i].text);

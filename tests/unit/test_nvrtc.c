@@ -1,8 +1,10 @@
 /* Every kernel of every bundled script, variant and preset, and one of each kind of family gemm, as CUDA through NVRTC:
  * for the oldest architecture that is supported, for Hopper, and for the newest that NVRTC knows. With FB_TURN (turn.h)
- * of a ninth of the variants, a third of these for others than Hopper. Needs no GPU; skipped where NVRTC is not installed. */
+ * of a ninth of the variants, a third of these for others than Hopper. And what is planned for another GPU (gpus.h; of
+ * each variant one of them in turn), for that one. Needs no GPU; skipped where NVRTC is not installed. */
 #include "unit/chain_cases.h"
 #include "unit/gemm_cases.h"
+#include "unit/gpus.h"
 #include "unit/script_harness.h"
 #include "unit/turn.h"
 
@@ -32,14 +34,22 @@ static int n_archs;
 
 /* Sources that were compiled already: many plans share kernels. */
 typedef struct {
-    fb_hash key;
+    fb_hash source;
+    char arch[8]; /* "": of all */
+} known_source;
+
+typedef struct {
+    known_source key;
     UT_hash_handle hh;
 } seen;
 static seen *compiled;
 
-static bool is_new(const char *source)
+static bool is_new(const char *source, const char *arch)
 {
-    fb_hash key = fb_hash_text(source);
+    known_source key;
+    memset(&key, 0, sizeof key);
+    key.source = fb_hash_text(source);
+    snprintf(key.arch, sizeof key.arch, "%s", arch);
     seen *s;
     HASH_FIND(hh, compiled, &key, sizeof key, s);
     if (s) return false;
@@ -60,6 +70,14 @@ static bool may_spill(const char *what, const char *arch, int bytes)
     if (strstr(what, ":xla")) return true;
     if (strstr(what, "mlp_loop.lua assigned:auto")) return bytes <= FEW_OF_A_LOOP;
     return bytes <= FEW && strstr(what, "gru.lua hoisted:max");
+}
+
+/* Does NVRTC compile for it? */
+static bool knows(const char *arch)
+{
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    return fb_cuda_arch_limits(arch, &m, NULL);
 }
 
 /* What runs in clusters was made for a machine that has them, from Hopper on; instructions of whole warpgroups are
@@ -93,10 +111,23 @@ static void compile_kernel(const char *what, const fb_kernel *k)
     }
 }
 
-/* Of a plan that no other script had; the many kernels of unrolled steps are alike. */
+/* What was planned for another GPU. */
+static void compile_on(const char *what, const fb_kernel *k, unsigned gpu)
+{
+    fb_cuda_code code;
+    fb_error err = {0};
+    if ((k->needs.cluster && gpus[gpu].major < 9) || (k->needs.warpgroups && gpus[gpu].major != 9))
+        fail_msg("%s: kernel %s is not for a %s", what, k->name, gpus[gpu].name);
+    if (!fb_cuda_compile_kernel(k, gpus[gpu].arch, FB_CUBIN, &code, &err))
+        fail_msg("%s, for a %s: %s\n%s", what, gpus[gpu].name, err.text, k->source);
+    assert_true(code.registers > 0);
+    fb_cuda_code_clear(&code);
+}
+
+/* Of a plan that no other script had; the many kernels of unrolled steps are alike. gpu: GPUS for all architectures. */
 enum { NEW_KERNELS_MOST = 5 };
 
-static void compile_plan(const char *what, const fb_plan *plan)
+static void compile_plan(const char *what, const fb_plan *plan, unsigned gpu)
 {
     int new_kernels = 0;
     fb_error err = {0};
@@ -106,7 +137,12 @@ static void compile_plan(const char *what, const fb_plan *plan)
         const fb_kernel *kernel = &p->kernels[k];
         if (!kernel->source) continue;
         assert_true(kernel->grid[0] > 0 && kernel->block[0] >= 32 && kernel->block[0] <= 1024);
-        if (new_kernels < NEW_KERNELS_MOST && is_new(kernel->source)) new_kernels++, compile_kernel(what, kernel);
+        if (new_kernels == NEW_KERNELS_MOST || !is_new(kernel->source, gpu < GPUS ? gpus[gpu].arch : "")) continue;
+        new_kernels++;
+        if (gpu < GPUS)
+            compile_on(what, kernel, gpu);
+        else
+            compile_kernel(what, kernel);
     }
     fb_program_free(p);
 }
@@ -135,29 +171,36 @@ static fb_plan *with_knobs(fb_plan *plan)
     return plan;
 }
 
-static void compile_variant(const char *path, fb_script *s, const char *variant)
+/* All presets' plans for a machine. */
+static void compile_graph(const char *path, const char *variant, const fb_graph *g, const fb_machine *m, unsigned gpu)
 {
-    fb_script_event e;
-    fb_script_build(s, variant, NULL);
-    assert_true(next_event(s, &e, LIMIT_MS));
-    if (e.kind != FB_SCRIPT_GRAPH) fail_msg("%s %s: %s", path, variant, e.error.text);
-    fb_machine m;
-    fb_machine_default(&m, FB_DEVICE_CUDA);
-    fb_planner *planner = fb_planner_new(e.graph, &m);
+    fb_planner *planner = fb_planner_new(g, m);
     for (int i = 0; i < fb_presets(); i++) {
         char what[256];
         snprintf(what, sizeof what, "%s %s:%s", path, variant, fb_preset_at(i)->name);
         fb_error err = {0};
         fb_plan *plan = fb_preset_at(i)->make(planner, &err);
         assert_non_null(plan);
-        compile_plan(what, plan);
+        compile_plan(what, plan, gpu);
         if (strcmp(fb_preset_at(i)->name, "max") == 0) {
             plan = with_knobs(plan);
-            compile_plan(what, plan);
+            compile_plan(what, plan, gpu);
         }
         fb_plan_free(plan);
     }
     fb_planner_free(planner);
+}
+
+static void compile_variant(const char *path, fb_script *s, const char *variant, unsigned number)
+{
+    fb_script_event e;
+    fb_script_build(s, variant, NULL);
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_GRAPH) fail_msg("%s %s: %s", path, variant, e.error.text);
+    fb_machine ours, other = gpu_machine(number % GPUS);
+    fb_machine_default(&ours, FB_DEVICE_CUDA);
+    compile_graph(path, variant, e.graph, &ours, GPUS);
+    if (knows(gpus[number % GPUS].arch)) compile_graph(path, variant, e.graph, &other, number % GPUS);
     fb_graph_free(e.graph);
 }
 
@@ -173,8 +216,8 @@ static void compile_script(const char *path)
     fb_script_event e;
     assert_true(next_event(s, &e, LIMIT_MS));
     if (e.kind != FB_SCRIPT_INFO) fail_msg("%s: %s", path, e.error.text);
-    for (int v = 0; v < e.info->n_variants; v++)
-        if (is_our_ninth(n_variants++)) compile_variant(path, s, e.info->variants[v]);
+    for (int v = 0; v < e.info->n_variants; v++, n_variants++)
+        if (is_our_ninth(n_variants)) compile_variant(path, s, e.info->variants[v], n_variants / TURNS);
     fb_script_info_free(e.info);
     fb_script_free(s);
 }
@@ -210,7 +253,44 @@ static void test_gemm(void **state)
         fb_graph *g = gemm_graph(&gemm_cases[i]);
         fb_planner *planner = fb_planner_new(g, &m);
         fb_plan *plan = gemm_plan(planner, &gemm_cases[i]);
-        compile_plan(gemm_cases[i].name, plan);
+        compile_plan(gemm_cases[i].name, plan, GPUS);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+}
+
+/* Products of f16 and f32 are tiled on GPUs without copies in the background; bf16 goes without tensor cores, row by row. */
+static void test_products_before_8_0(void **state)
+{
+    (void)state;
+    enum { T4 = 0 };
+    find_archs();
+    if (!knows(gpus[T4].arch)) skip();
+    fb_machine m = gpu_machine(T4);
+    static const fb_dtype dtypes[] = {FB_F32, FB_F16, FB_BF16};
+    for (int i = 0; i < 3; i++) {
+        fb_error err = {0};
+        fb_graph *g = mlp(0, 4096, 128, 128, 64, dtypes[i]);
+        fb_planner *planner = fb_planner_new(g, &m);
+        fb_plan *plan = fb_preset_find("max")->make(planner, &err), *tiled = NULL;
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        if (dtypes[i] != FB_F32) assert_int_equal(p->n_launches == 1, dtypes[i] == FB_F16); /* a chain */
+        compile_plan("two layers", plan, T4);
+        fb_program_free(p);
+        fb_plan_free(plan);
+
+        fb_id product = FB_NONE;
+        for (fb_id k = g->n_nodes; k-- > 0;)
+            if (fb_node_is_computed(g, k) && fb_node_class(g, k) == FB_CLASS_CONTRACTION) product = k;
+        plan = fb_plan_new(planner);
+        fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = product, .b = FB_NONE}, &tiled);
+        assert_non_null(tiled);
+        assert_int_equal(fb_plan_group(tiled, fb_plan_group_of(tiled, product))->family == FB_FAMILY_GEMM,
+                         dtypes[i] != FB_BF16);
+        compile_plan("a product", tiled, T4);
+        fb_plan_free(tiled);
         fb_plan_free(plan);
         fb_planner_free(planner);
         fb_graph_free(g);
@@ -422,6 +502,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts),
                                        cmocka_unit_test(test_gemm),
+                                       cmocka_unit_test(test_products_before_8_0),
                                        cmocka_unit_test(test_wide),
                                        cmocka_unit_test(test_attention),
                                        cmocka_unit_test(test_picked_pointers),
