@@ -88,13 +88,23 @@ static bool is_for(const fb_kernel *k, const char *arch)
     return !k->needs.cluster || atoi(arch + strlen("sm_")) >= 90;
 }
 
-/* The oldest architecture and the newest have half of the kernels each; Hopper has all. With FB_TURN a third of them is
- * for the others. By their text, so that every run chooses as others do, whose cache it has. */
+/* By their text kernels are chosen, so that every run chooses as others do, whose cache it has. */
+static unsigned number_of(const fb_kernel *k)
+{
+    return (unsigned)fb_digest(k->source, strlen(k->source));
+}
+
+/* With FB_TURN a third of them is compiled for others than Hopper. */
+static bool is_for_others(const fb_kernel *k)
+{
+    return turn_is(number_of(k) / 2, TURNS * TURNS);
+}
+
+/* The oldest architecture and the newest have half of the kernels each; Hopper has all. */
 static void compile_kernel(const char *what, const fb_kernel *k)
 {
-    unsigned number = (unsigned)fb_digest(k->source, strlen(k->source));
-    bool others = turn_is(number / 2, TURNS * TURNS);
-    int skipped = number % 2 ? OLDEST : NEWEST;
+    bool others = is_for_others(k);
+    int skipped = number_of(k) % 2 ? OLDEST : NEWEST;
     for (int a = 0; a < n_archs; a++) {
         if (a == skipped || (a != HOPPER && !others) || !is_for(k, archs[a])) continue;
         fb_cuda_code code;
@@ -111,13 +121,14 @@ static void compile_kernel(const char *what, const fb_kernel *k)
     }
 }
 
-/* What was planned for another GPU. */
+/* What was planned for another GPU; with FB_TURN a third of it. */
 static void compile_on(const char *what, const fb_kernel *k, unsigned gpu)
 {
     fb_cuda_code code;
     fb_error err = {0};
     if ((k->needs.cluster && gpus[gpu].major < 9) || (k->needs.warpgroups && gpus[gpu].major != 9))
         fail_msg("%s: kernel %s is not for a %s", what, k->name, gpus[gpu].name);
+    if (!is_for_others(k)) return;
     if (!fb_cuda_compile_kernel(k, gpus[gpu].arch, FB_CUBIN, &code, &err))
         fail_msg("%s, for a %s: %s\n%s", what, gpus[gpu].name, err.text, k->source);
     assert_true(code.registers > 0);
