@@ -66,10 +66,6 @@ static bool operand(fb_builder *b, const fb_chain *c, fb_chain_link *p, int arg)
                                  "`%s` needs all %s of `%s` for each of its %lld rows: it has to be stored",
                                  name_of(b, p->node), bytes, name_of(b, access.base), (long long)c->batch * c->rows);
     }
-    if (g->nodes[access.base].op == FB_OP_CONST && !b->machine->target->calls_library)
-        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` multiplies the constant `%s`, and a chain takes operands from memory",
-                                 name_of(b, p->node), name_of(b, access.base));
     fb_ix offset = fb_access_offset(g, b->nest->pool, &access);
     if (arg == 0)
         p->a = access.base, p->a_at = offset;

@@ -88,7 +88,7 @@ static void add_counters(finder *f)
     if (longest != FB_NONE) FB_VEC_PUSH(&f->found, ((fb_copied_value){longest, 0}));
 }
 
-/* ---- what libraries read ---- */
+/* ---- what libraries and chains read ---- */
 
 typedef FB_VEC(fb_id) sources;
 
@@ -127,7 +127,7 @@ static void add_operands(const fb_plan *plan, const fb_group *of, sources *to)
     const fb_graph *g = plan->planner->g;
     const fb_machine *m = &plan->planner->machine;
     const fb_chain *chain = of->nest->chain;
-    for (int i = 0; chain && m->target->calls_library && i < chain->n_links; i++) {
+    for (int i = 0; chain && i < chain->n_links; i++) {
         add_source(plan, chain->link[i].b, to);
         add_source(plan, chain->link[i].a, to);
     }
