@@ -591,15 +591,30 @@ typedef struct {
     bool rounded;    /* by tf32 already */
 } lane_job;
 
-/* Terms, or sums on the way, may be beyond what the accumulator holds though their sum is not, and infinity less infinity
- * is no number: two lanes have that. */
-static bool lose_sums(const row_lane *j, int lane, const double *exact, int n, double *room)
+/* Do the terms of one row and column go beyond what the accumulator holds on both sides of 0? */
+static bool overflows_both_ways(const product *p, int64_t a_row, int64_t matrix, int64_t column)
+{
+    const double *a = p->left[0] + a_row * p->k, *b = p->right[0] + matrix * p->k * p->n + column;
+    double above = 0, below = 0;
+    for (int64_t i = 0; i < p->k; i++) {
+        double term = a[i] * b[i * p->n];
+        above += term > 0 ? term : 0;
+        below -= term < 0 ? term : 0;
+    }
+    return above > FLT_MAX && below > FLT_MAX;
+}
+
+/* Terms, or sums on the way, may be beyond what the accumulator holds though their sum is not, or where that is infinite
+ * on the other side, and infinity less infinity is no number: two lanes have that. */
+static bool lose_sums(const product *p, const row_lane *j, int lane, int64_t a_row, int64_t matrix, int64_t column,
+                      const double *exact, int n, double *room)
 {
     enum { ONE = 5, ANOTHER = 8 };
     bool lost = false;
     if (lane != ONE && lane != ANOTHER) return false;
     for (int k = 0; k < n; k++) {
-        if (!(j->a_norm * j->norm[k] > FLT_MAX) || !isfinite(exact[k])) continue;
+        if (!(j->a_norm * j->norm[k] > FLT_MAX) || isnan(exact[k])) continue;
+        if (isinf(exact[k]) && !overflows_both_ways(p, a_row, matrix, column + k)) continue;
         room[k] = NAN;
         lost = true;
     }
@@ -652,7 +667,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             spreads |= p->k < 2 ? put_off_terms(&one, n, room) : put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
             spreads |= turn_zeros(&one, turned, n, room);
-            if (!wide && p->k > 1) spreads |= lose_sums(&one, j->lane, exact + r * p->n + at, n, room);
+            if (!wide && p->k > 1) spreads |= lose_sums(p, &one, j->lane, a_row, matrix, at, exact + r * p->n + at, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
         }
     }

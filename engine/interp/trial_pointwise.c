@@ -262,6 +262,14 @@ static int count_near(const job *j, double x, const double *const *lane, int64_t
     return near;
 }
 
+/* Does any lane but the exact one lie at the pole by itself? */
+static bool is_met(const job *j, double place, const double *const *lane, int64_t k)
+{
+    for (int l = 1; l < j->e->s->lanes; l++)
+        if (lane[l][k] == place) return true;
+    return false;
+}
+
 /* Every other lane that comes near a pole meets it: is the first one passed over? Not where there is no other. */
 static bool passes_first(const job *j, double x, const double *const *lane, int64_t k, pole p, double spread)
 {
@@ -489,7 +497,7 @@ static void decide_zeros(const job *j, chunk *c, int n)
 }
 
 /* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. Where it is
- * that exactly, they have it by themselves, and those that do not show what else it may be: a count of ties, say. Those
+ * that exactly and lanes have it by themselves, those that do not show what else it may be: a count of ties, say. Those
  * that lead further away from 0 than it lies show that as well, and stay: of |floor x| + 0.5, where the step was taken
  * both ways. So do some of those around, by themselves: such a step may have led just those there that would meet the pole.
  * A 0 that roundings make has the sign of what was rounded, or is what a difference leaves: lanes have both. */
@@ -501,7 +509,7 @@ static void decide_poles(const job *j, chunk *c, int n)
         if (!(c->spread[k] > 0)) continue;
         const double place = place_of_pole(j->node->op, j->node->attrs, c->x[of][0][k]);
         double x = c->x[of][0][k] - place;
-        if (x == 0 || !is_open(fabs(x), c->spread[k])) continue;
+        if (!is_open(fabs(x), c->spread[k]) || (x == 0 && is_met(j, place, c->x[of], k))) continue;
         const pole p = pole_at(j, of, place);
         const int beside = count_near(j, x, c->x[of], k, p, c->spread[k], BESIDE);
         const bool passed = passes_first(j, x, c->x[of], k, p, c->spread[k]);
