@@ -87,7 +87,7 @@ static void write_left(const writer *w, int phase, const fb_tile_operand *x)
     const char *inside = NULL;
     fb_emit_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m, piece, &inside);
     fb_emit_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
-    fb_emit_cuda_declare(w->e, p->left.batch, "fb_batch");
+    if (!w->tile.joined) fb_emit_cuda_declare(w->e, p->left.batch, "fb_batch"); /* else it is the same in all */
     fb_emit_cuda_declare(w->e, p->left.outer, "m0 + fb_m");
     fb_emit_cuda_declare(w->e, p->left.k, "fb_k");
     fb_emit_tiled_element(w, e->nest->n_sections + phase, &p->left, piece, inside);
@@ -123,14 +123,24 @@ static fb_replaced periods_of(const writer *w, const fb_phase *p)
     return (fb_replaced){k, fb_direct_step(w->e->nest, k, w->tile.period, "fb_period", "fb_step")};
 }
 
+/* Which batch's column it is, where tiles are laid across all. */
+static void write_joined(const writer *w)
+{
+    const int64_t n = w->t->columns;
+    if (w->tile.joined)
+        fb_emit(w->e, "const fb_at fb_batch = (n0 + fb_n) / %" PRId64 ", fb_column = (n0 + fb_n) %% %" PRId64 ";", n, n);
+}
+
 static void write_right(const writer *w, const fb_phase *p, const fb_tile_operand *x)
 {
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
     const bool piece = x->pieces || x->words;
-    const char *own = "n0 + fb_n", *all = fb_emit_tiled_strips(w, p, t->n_strips > 1 ? "fb_column" : own);
+    const int64_t across = fb_tile_across(t, &w->tile);
+    const char *own = "n0 + fb_n",
+               *all = fb_emit_tiled_strips(w, p, t->n_strips > 1 || w->tile.joined ? "fb_column" : own);
     const int steps = w->tile.direct ? 1 : w->tile.k; /* a direct tile asks for no element beyond k */
-    bool guarded = !all || fb_emit_cuda_is_guarded(t->columns, w->tile.strip) || fb_emit_cuda_is_guarded(p->k, steps);
+    bool guarded = !all || fb_emit_cuda_is_guarded(across, w->tile.strip) || fb_emit_cuda_is_guarded(p->k, steps);
     fb_emit_open(e, "[&](%s, fb_at fb_n) -> %s", w->tile.period ? "fb_at fb_period, fb_at fb_step" : "fb_at fb_k",
                  returned(w, x, guarded));
     if (t->n_strips > 1) {
@@ -138,8 +148,9 @@ static void write_right(const writer *w, const fb_phase *p, const fb_tile_operan
         own = "fb_column";
     }
     const char *inside = NULL;
-    fb_emit_cuda_guard(w->e, own, t->columns, w->tile.strip, piece, &inside);
+    fb_emit_cuda_guard(w->e, own, across, w->tile.strip, piece, &inside);
     fb_emit_cuda_guard(w->e, "fb_k", p->k, steps, piece, &inside);
+    write_joined(w);
     const fb_replaced steps_of_periods = periods_of(w, p);
     if (w->tile.period) e->replaced = &steps_of_periods;
     if (all) {
@@ -232,8 +243,9 @@ static const char *row_of(const writer *w)
 
 void fb_emit_tiled_point(const writer *w, const char *point)
 {
-    const char *column =
-        w->by.vector > 1 ? fb_arena_printf(w->e->arena, "(n0 + fb_n) / %d", w->by.vector) : "n0 + fb_n";
+    const char *column = w->tile.joined ? "fb_column" : "n0 + fb_n";
+    if (w->by.vector > 1) column = fb_arena_printf(w->e->arena, "(%s) / %d", column, w->by.vector);
+    write_joined(w);
     fb_emit(w->e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), w->by.columns / w->by.vector, column);
 }
 
@@ -250,6 +262,7 @@ static void write_early(writer *w)
     const fb_tiled *t = w->t;
     int64_t across = w->by.groups, all = w->tile.m * across;
     bool rows = w->by.few_rows, ragged = w->by.few_columns;
+    const int64_t columns = fb_tile_across(t, &w->tile);
     const char *i = all < w->tile.threads ? fb_arena_printf(e->arena, "min((int)threadIdx.x, %" PRId64 ")", all - 1)
                                           : "threadIdx.x";
     fb_emit_section(e, 0);
@@ -260,9 +273,9 @@ static void write_early(writer *w)
     fb_str own = {0};
     if (all < w->tile.threads) fb_str_addf(&own, "threadIdx.x < %" PRId64, all);
     if (rows) fb_str_addf(&own, "%sm0 + %s < %" PRId64, own.n ? " && " : "", m, t->rows);
-    if (ragged) fb_str_addf(&own, "%sn0 + %s < %" PRId64, own.n ? " && " : "", n, t->columns);
+    if (ragged) fb_str_addf(&own, "%sn0 + %s < %" PRId64, own.n ? " && " : "", n, columns);
     if (rows) m = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - m0))", m, t->rows - 1);
-    if (ragged) n = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - n0))", n, t->columns - w->by.vector);
+    if (ragged) n = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - n0))", n, columns - w->by.vector);
     fb_emit(e, "const int fb_m = %s, fb_n = %s;", m, n);
     w->own = own.n ? fb_arena_strdup(e->arena, fb_str_get(&own)) : NULL;
     if (w->own) fb_emit(e, "const bool fb_own = %s;", w->own);
@@ -291,7 +304,7 @@ static void write_elements(writer *w)
     fb_emit(e, "const int fb_m = %sfb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", first, across, across,
             w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
     if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
-    if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
+    if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", fb_tile_across(w->t, &w->tile));
     const char *point = fb_emit_name(e, "point");
     fb_emit_tiled_point(w, point);
     fb_emit_cuda_load_group(e, w->by.vector, point);
@@ -352,7 +365,7 @@ static void write_places(const writer *w)
         fb_emit(e, "const int fb_part = " FB_BLOCK ".x %% %d;", w->tile.split);
     else if (w->tile.split > 1)
         write_parts(w);
-    if (t->batch > 1)
+    if (t->batch > 1 && !w->tile.joined)
         fb_emit(e, "const fb_at fb_batch = %s;",
                 w->tile.split > 1 && !near ? fb_arena_printf(e->arena, FB_BLOCK ".z / %d", w->tile.split)
                                            : FB_BLOCK ".z");

@@ -25,8 +25,8 @@ enum {
     WIDE_STAGES = 4,
     /* … and rows of scores go by in tiles */
     ATTEND_DEPTH = 256,
-    ATTEND_LEAST = 256,         /* rows and columns of scores, */
-    ATTEND_LEAST_ALL = 1 << 26, /* … and scores of all, where whole warpgroups make them unasked */
+    ATTEND_LEAST = 64, /* rows and columns of scores, where whole warpgroups make them unasked */
+    ATTEND_FEW = 128,  /* rows of which several small blocks on a multiprocessor take less than pairs of warpgroups */
     ATTEND_STAGES = 3,
     ATTEND_MOST_STAGES = 4,
     ATTEND_MOST_ROWS = 192,
@@ -202,18 +202,18 @@ static bool choose_attention(const fb_nest *nest, fb_chain_tile *out, int size, 
     if (!c->wide || size != 2 || !has_first(c) || !c->online) return false;
     if (c->link[0].depth > ATTEND_DEPTH || last_of(c)->columns > ATTEND_DEPTH) return false;
     if (knob[FB_KNOB_TILE_K] ? knob[FB_KNOB_TILE_K] != FB_CHAIN_STRIP
-                             : c->rows < ATTEND_LEAST || last_of(c)->depth < ATTEND_LEAST ||
-                                   c->batch * c->rows * last_of(c)->depth < ATTEND_LEAST_ALL)
+                             : c->rows < ATTEND_LEAST || last_of(c)->depth < ATTEND_LEAST)
         return false;
+    bool small = c->rows <= ATTEND_FEW;
     for (int rows = knob[FB_KNOB_TILE_M] == ATTEND_MOST_ROWS ? ATTEND_MOST_ROWS : MOST_ROWS; rows >= 64; rows /= 2) {
         fb_chain_tile t = {.tensor = true, .attends = true, .rows = rows, .warp_rows = 16, .step = FB_CHAIN_STRIP};
         t.depth = round_up(c->link[0].depth, 16);
         t.columns = round_up(last_of(c)->columns, FB_CHAIN_STRIP);
         t.blocks = c->batch * fb_ceil_div(c->rows, rows);
-        bool few = rows > 64 && (t.blocks * 4 < (int64_t)c->units * 3 || rows / 2 >= c->rows);
+        bool few = rows > 64 && (small || t.blocks * 4 < (int64_t)c->units * 3);
         if ((knob[FB_KNOB_TILE_M] ? rows != knob[FB_KNOB_TILE_M] : few) || t.blocks >= MOST_BLOCKS) continue;
         for (t.tile = 128; t.tile >= 64; t.tile /= 2) {
-            if (knob[FB_KNOB_TILE_N] && knob[FB_KNOB_TILE_N] != t.tile) continue;
+            if (knob[FB_KNOB_TILE_N] ? knob[FB_KNOB_TILE_N] != t.tile : small && t.tile > 64) continue;
             int64_t stages = knob[FB_KNOB_STAGES] ? knob[FB_KNOB_STAGES] : ATTEND_STAGES;
             if (stages < 2 || stages > ATTEND_MOST_STAGES) continue;
             if (!attention_fits(c, &t, (int)stages) && (knob[FB_KNOB_STAGES] || !attention_fits(c, &t, 2))) continue;
@@ -335,8 +335,12 @@ void fb_schedule_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int
 
 static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_chain_tile *x)
 {
-    fb_attention_work w = {
-        .blocks = x->blocks, .rows = x->rows, .tile = x->tile, .depth = x->depth, .columns = x->columns};
+    fb_attention_work w = {.blocks = x->blocks,
+                           .shared_bytes = x->shared_bytes,
+                           .rows = x->rows,
+                           .tile = x->tile,
+                           .depth = x->depth,
+                           .columns = x->columns};
     fb_schedule_chain_tiles(nest, x, &w.all, &w.most);
     return fb_attention_us(m, &w);
 }

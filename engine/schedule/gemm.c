@@ -32,7 +32,8 @@ static const char *name_of(const fb_nest *nest)
 
 int64_t fb_gemm_blocks(const fb_tiled *t, const fb_gemm_tile *x)
 {
-    return (t->whole ? 1 : fb_ceil_div(t->columns, x->strip)) * fb_ceil_div(t->rows, x->m) * t->batch;
+    int64_t across = t->whole ? 1 : fb_ceil_div(fb_tile_across(t, x), x->strip);
+    return across * fb_ceil_div(t->rows, x->m) * (x->joined ? 1 : t->batch);
 }
 
 /* A tile lies along either dimension, whichever is contiguous in memory, and is padded by 16 bytes a line. */
@@ -209,7 +210,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
                          "tiles of `%s` need %lld KiB of shared memory, and a block has %lld", name_of(nest),
                          (long long)fb_ceil_div(x->shared_bytes, 1024), (long long)t->shared_bytes / 1024);
     x->blocks = fb_gemm_blocks(t, x);
-    int64_t rows = fb_ceil_div(t->rows, x->m), batch = t->batch * (x->near ? 1 : x->split);
+    int64_t rows = fb_ceil_div(t->rows, x->m), batch = (x->joined ? 1 : t->batch) * (x->near ? 1 : x->split);
     if (rows > MOST_GRID || batch > MOST_GRID)
         return FB_REFUSE(why, UNSUPPORTED, FB_RULE_SIZE,
                          "`%s` needs more blocks than a grid may have: %lld tiles of rows, %lld of batches",
@@ -218,7 +219,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
         return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
                          "knob `split_k`: %d parts of `%s` would take %lld MiB, and 64 are the most", x->split,
                          name_of(nest), (long long)(x->blocks * x->split * sums * fb_gemm_sum_bytes(t)) >> 20);
-    x->grid[0] = t->whole ? 1 : (int)fb_ceil_div(t->columns, x->strip) * (x->near ? x->split : 1);
+    x->grid[0] = t->whole ? 1 : (int)fb_ceil_div(fb_tile_across(t, x), x->strip) * (x->near ? x->split : 1);
     x->grid[1] = (int)rows;
     x->grid[2] = (int)batch;
     return true;

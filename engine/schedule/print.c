@@ -137,6 +137,7 @@ static void add_tile(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
                     "  tile %d × %d, a thread all rows of %d columns, read where they lie: %" PRId64
                     " blocks of %d threads\n    %d of k at a time in %" PRId64 " bytes of shared memory",
                     t.m, t.n, t.n / t.threads, t.blocks, t.threads, t.k, t.shared_bytes);
+        if (t.joined) fb_str_add(out, ", across batches");
         if (t.period) fb_str_addf(out, ", %d steps each %d apart", t.together, t.period);
         fb_str_add(out, "\n");
         return;

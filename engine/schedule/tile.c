@@ -101,6 +101,11 @@ static bool loads_early(const fb_nest *nest, const fb_gemm_tile *tile, const fb_
     return bytes > 0 && bytes <= MOST;
 }
 
+int64_t fb_tile_across(const fb_tiled *t, const fb_gemm_tile *tile)
+{
+    return tile->joined ? t->columns * t->batch : t->columns;
+}
+
 int64_t fb_tile_columns(const fb_section *s)
 {
     int64_t columns = 1;
@@ -116,7 +121,7 @@ fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs,
     fb_tile_epilogue x = {.columns = fb_tile_columns(s),
                           .vector = 1,
                           .few_rows = t->rows % tile->m != 0,
-                          .few_columns = !t->whole && t->columns % tile->strip != 0};
+                          .few_columns = !t->whole && fb_tile_across(t, tile) % tile->strip != 0};
     int64_t line = t->whole ? x.columns : tile->strip;
     if (s->rows.n > s->blocked) x.vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
     if (x.vector > FEW && t->n_strips > 1) x.vector = FEW; /* or all strips' operands would crowd the registers */

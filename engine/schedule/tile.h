@@ -30,6 +30,8 @@ typedef struct {
     bool few_rows, few_columns; /* the last tile may have rows, or columns of a strip, that are not there */
 } fb_tile_epilogue;
 
+/* Columns that tiles are laid across: of one batch, or of all. */
+int64_t fb_tile_across(const fb_tiled *t, const fb_gemm_tile *tile);
 /* Columns that a row of what the section stores has. */
 int64_t fb_tile_columns(const fb_section *s);
 fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *tile);

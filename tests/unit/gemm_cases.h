@@ -222,39 +222,46 @@ static inline void case_gradient(fb_graph *g, fb_dtype d)
 }
 
 /* Windows of 3 × 3 over images with a border, as a product of few rows. */
-static inline void windows(fb_graph *g, fb_dtype d, int64_t images, int64_t channels, int64_t rows)
+static inline void windows(fb_graph *g, fb_dtype d, const int64_t x_dim[4], int64_t rows)
 {
-    enum { Y = 16, X = 14, SIDE = 3 };
-    fb_id x = in(g, "x", d, SHAPE(images, channels, Y, X)), w = in(g, "w", d, SHAPE(rows, channels * SIDE * SIDE));
+    enum { SIDE = 3 };
+    const int64_t images = x_dim[0], channels = x_dim[1], area = x_dim[2] * x_dim[3];
+    fb_id x = in(g, "x", d, SHAPE(images, channels, x_dim[2], x_dim[3])), w = in(g, "w", d, SHAPE(rows, channels * SIDE * SIDE));
     fb_attrs border = {.before = {0, 0, 1, 1}, .after = {0, 0, 1, 1}}, turn = {.n_axes = 6, .axes = {0, 1, 4, 5, 2, 3}};
     fb_id y = NODE(g, FB_OP_PAD, NULL, &border, x);
     for (int dim = 2; dim < 4; dim++)
         y = NODE(g, FB_OP_UNFOLD, NULL, &((fb_attrs){.dim = dim, .stop = SIDE, .step = 1}), y);
-    y = view_of(g, NODE(g, FB_OP_PERMUTE, NULL, &turn, y), SHAPE(images, channels * SIDE * SIDE, Y * X));
+    y = view_of(g, NODE(g, FB_OP_PERMUTE, NULL, &turn, y), SHAPE(images, channels * SIDE * SIDE, area));
     out(g, OP1(RELU, OP2(ADD, MATMUL(w, y), in(g, "b", d, SHAPE(rows, 1)))));
 }
 
 static inline void case_windows(fb_graph *g, fb_dtype d)
 {
-    windows(g, d, 40, 2, 13);
+    windows(g, d, (int64_t[]){60, 2, 16, 14}, 13);
 }
 
 /* More steps than a block has the left operand's rows of at once. */
 static inline void case_deep_windows(fb_graph *g, fb_dtype d)
 {
-    windows(g, d, 90, 22, 15);
+    windows(g, d, (int64_t[]){90, 22, 16, 14}, 15);
 }
 
 /* Eight channels at a time, two rounds of them and half a one. */
 static inline void case_many_windows(fb_graph *g, fb_dtype d)
 {
-    windows(g, d, 70, 40, 15);
+    windows(g, d, (int64_t[]){70, 40, 16, 14}, 15);
 }
 
 /* As many channels as nothing divides. */
 static inline void case_odd_windows(fb_graph *g, fb_dtype d)
 {
-    windows(g, d, 70, 13, 15);
+    windows(g, d, (int64_t[]){70, 13, 16, 14}, 15);
+}
+
+/* So few columns of an image that a tile takes those of several; the last one is not full. */
+static inline void case_small_windows(fb_graph *g, fb_dtype d)
+{
+    windows(g, d, (int64_t[]){190, 24, 7, 5}, 40);
 }
 
 static const struct gemm_case {
@@ -308,6 +315,7 @@ static const struct gemm_case {
     {"deep windows f32", case_deep_windows, FB_F32, {}},
     {"many windows f32", case_many_windows, FB_F32, {}},
     {"odd windows f32", case_odd_windows, FB_F32, {}},
+    {"small windows f32", case_small_windows, FB_F32, {}},
     {"kept f16", case_kept, FB_F16, {}},
     {"pairs f32", case_pairs, FB_F32, {}},
     {"head f16", case_head, FB_F16, {}},
