@@ -358,8 +358,19 @@ static void write_places(const writer *w)
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
     const bool near = w->tile.near;
-    const char *column = near ? fb_arena_printf(e->arena, FB_BLOCK ".x / %d", w->tile.split) : FB_BLOCK ".x";
-    fb_emit(e, "const fb_at m0 = " FB_BLOCK ".y * %d, n0 = %s;", w->tile.m,
+    const int band = w->tile.band;
+    const char *column = near ? fb_arena_printf(e->arena, FB_BLOCK ".x / %d", w->tile.split) : FB_BLOCK ".x",
+               *row = FB_BLOCK ".y";
+    if (band) {
+        const int all = band * w->tile.grid[0], rows = w->tile.grid[1];
+        fb_emit(e, "const int fb_turn = " FB_BLOCK ".y * " FB_GRID ".x + " FB_BLOCK ".x, fb_first = fb_turn / %d * %d;",
+                all, band);
+        fb_emit(e, "const int fb_band = %s;",
+                rows % band ? fb_arena_printf(e->arena, "min(%d - fb_first, %d)", rows, band) : fb_emit_number(e, band));
+        row = fb_arena_printf(e->arena, "(fb_first + fb_turn %% %d %% fb_band)", all);
+        column = fb_arena_printf(e->arena, "fb_turn %% %d / fb_band", all);
+    }
+    fb_emit(e, "const fb_at m0 = %s * %d, n0 = %s;", row, w->tile.m,
             t->whole ? "0" : fb_arena_printf(e->arena, "%s * %d", column, w->tile.strip));
     if (near)
         fb_emit(e, "const int fb_part = " FB_BLOCK ".x %% %d;", w->tile.split);

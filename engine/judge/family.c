@@ -92,14 +92,15 @@ static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysi
 }
 
 /* Below the smallest product that was calibrated a GPU's library takes as long as the depth of the product makes it
- * take, which is the cube root of its work, beside what the smallest of all took (recorded on an H200: 1.7 µs for
- * products of a few hundred FLOPs). */
+ * take, which is the cube root of its work, beside what the smallest of all took (recorded on an H200, products of a few
+ * hundred FLOPs). */
+static const double least_product_us = 1.7;
+
 static double product_us(const fb_machine *m, const fb_rate_curve *c, double flops)
 {
-    const double least_us = 1.7;
     if (!m->target->grid || c->n == 0 || flops >= c->size[0]) return fb_time_us(flops, fb_rate_at(c, flops));
     double first_us = fb_time_us(c->size[0], c->rate[0]);
-    return least_us + fmax(first_us - least_us, 0) * cbrt(flops / c->size[0]);
+    return least_product_us + fmax(first_us - least_product_us, 0) * cbrt(flops / c->size[0]);
 }
 
 /* What a product of few steps moves beyond a cube of as much work, which is what was calibrated: first tiles come
@@ -173,6 +174,36 @@ static bool stored_by_places(const fb_graph *g, const fb_analysis *a)
     return a->kernel.n_stored == 1 && fb_storage_is_turned(g, a->kernel.contractions[0], a->kernel.stored[0]);
 }
 
+/* Bytes that the lines of a matrix and its first element are whole multiples of, 16 at most. */
+static int64_t aligned_to(int64_t rows, int64_t cols, int64_t row, int64_t col, int64_t offset, int64_t size)
+{
+    int64_t line = cols > 1 && col != 1 ? col : rows > 1 ? row : 0, bytes = 16;
+    while (bytes > size && (line * size % bytes || offset * size % bytes)) bytes /= 2;
+    return bytes;
+}
+
+/* Tensor cores are fed 16 bytes at a time, and of what begins elsewhere less. (An H200, bf16 4096 × 4096 × 4096, 166 µs:
+ * with 4100 or 4098 columns 500, with 4097 1,440; of a depth of 4098 535, of 4097 1,060.) */
+static double unaligned(const fb_graph *g, fb_id product, bool turned)
+{
+    const double by_word = 3.1, operand = 6.4, result = 8.7;
+    const fb_node *n = &g->nodes[product];
+    const fb_contraction c = fb_contraction_of(g, product);
+    const int64_t size = fb_dtype_size(n->dtype), line = turned ? c.rows : c.columns;
+    double times = 1;
+    for (int arg = 0; arg < 2; arg++) {
+        const fb_shape *s = &g->nodes[n->args[arg]].shape;
+        int64_t strides[FB_MAX_RANK], offset;
+        fb_id base;
+        if (!fb_access_strided(g, n->args[arg], &base, &offset, strides)) continue; /* laid out */
+        int r = s->rank - 2;
+        int64_t to = aligned_to(s->dim[r], s->dim[r + 1], strides[r], strides[r + 1], offset, size);
+        times = fmax(times, to >= 16 ? 1 : to >= 4 ? by_word : operand);
+    }
+    int64_t to = c.rows > 1 && c.columns > 1 ? aligned_to(2, 2, line, 1, 0, size) : 16;
+    return fmax(times, to >= 16 ? 1 : to >= 4 ? by_word : result);
+}
+
 /* A product that leaves multiprocessors idle takes as long as a cube of its depth, unless the library splits its sums:
  * which it did at a depth of 512, and not at 384 and less (recorded on an H200: lora_mlp, lstm_step). */
 static double library_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
@@ -188,7 +219,10 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     if (fb_library_convolves(m, g, product, &convolution, NULL, NULL))
         return laid_us + convolution_us(m, &convolution, rates, n->dtype, stored_by_places(g, a)) + rest_us(g, m, a);
     if (!m->target->grid) return laid_us + fb_schedule_host_product_us(g, m, product) + rest_us(g, m, a);
-    double made_us = product_us(m, rates, flops), us = laid_us + made_us + more_bytes_us(g, m, n, flops, made_us);
+    double made_us = product_us(m, rates, flops);
+    if (fb_dtype_is_half(n->dtype) && made_us > least_product_us)
+        made_us += (made_us - least_product_us) * (unaligned(g, product, stored_by_places(g, a)) - 1);
+    double us = laid_us + made_us + more_bytes_us(g, m, n, flops, made_us);
     if (depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
     return us + rest_us(g, m, a);
 }

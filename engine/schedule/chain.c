@@ -333,6 +333,20 @@ void fb_schedule_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int
     }
 }
 
+/* Loads that are made for each score, as of a mask or a bias that lies in memory. */
+static int loads_of_score(const fb_nest *nest)
+{
+    const fb_section *s = &nest->sections[0];
+    const fb_value *made = &s->values[nest->chain->made];
+    int n = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        n += v->kind == FB_VALUE_LOAD && v->space != FB_NONE && v->space == made->space &&
+             !fb_nest_is_product(nest, v->node);
+    }
+    return n;
+}
+
 static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_chain_tile *x)
 {
     fb_attention_work w = {.blocks = x->blocks,
@@ -340,7 +354,8 @@ static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_ch
                            .rows = x->rows,
                            .tile = x->tile,
                            .depth = x->depth,
-                           .columns = x->columns};
+                           .columns = x->columns,
+                           .loads = loads_of_score(nest)};
     fb_schedule_chain_tiles(nest, x, &w.all, &w.most);
     return fb_attention_us(m, &w);
 }

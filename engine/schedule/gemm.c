@@ -194,6 +194,19 @@ static bool take_knobs(const fb_nest *nest, const int64_t *value, fb_gemm_tile *
 
 /* ---- all of it ---- */
 
+/* Blocks are begun row of tiles by row of tiles, each of which reads all of the right operand. What the cache does not
+ * hold of that would come from memory every time. (2048 × 768 × 50257 in bf16 on an H200 moved 1.4 GB, of 286 MB.) */
+static int band_of(const fb_nest *nest, const fb_gemm_tile *x)
+{
+    enum { TOGETHER = 16 };
+    const fb_tiled *t = nest->tiled;
+    int64_t bytes = 0;
+    for (int p = 0; p < t->n_products; p++)
+        bytes += t->products[p].k * t->products[p].columns * fb_dtype_size(t->dtype);
+    if (t->whole || x->near || x->grid[1] == 1 || bytes <= nest->cache_bytes / 2) return 0;
+    return x->grid[1] < TOGETHER ? x->grid[1] : TOGETHER;
+}
+
 static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
 {
     const fb_tiled *t = nest->tiled;
@@ -222,6 +235,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     x->grid[0] = t->whole ? 1 : (int)fb_ceil_div(fb_tile_across(t, x), x->strip) * (x->near ? x->split : 1);
     x->grid[1] = (int)rows;
     x->grid[2] = (int)batch;
+    x->band = band_of(nest, x);
     return true;
 }
 

@@ -21,6 +21,7 @@ typedef struct {
     int64_t kept_bytes; /* beside them, where right operands stay from one step of a loop to the next; else 0 */
     int sharing;        /* blocks that a multiprocessor is to have registers for; 0: not said */
     int64_t blocks;
+    int band;    /* rows of tiles that go on together, a column of their tiles at a time; 0: one row after the other */
     int grid[3]; /* columns, rows, batch × split; near: columns × split, rows, batch */
 } fb_gemm_tile;
 

@@ -59,7 +59,7 @@ double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
 /* The same of blocks that take rows through scores a tile at a time: `all` tiles together, `most` of one block. */
 typedef struct {
     int64_t blocks, all, most, shared_bytes;
-    int rows, tile, depth, columns;
+    int rows, tile, depth, columns, loads; /* loads: for each score */
 } fb_attention_work;
 double fb_attention_us(const fb_machine *m, const fb_attention_work *w);
 

@@ -72,7 +72,8 @@ static void test_windows_are_read_where_they_lie(void **state)
         const fb_gemm_tile t = fb_gemm_tile_had(group->nest, &group->knobs);
         if (t.direct != (gemm_cases[i].knobs[0].value == 0)) fail_msg("%s", gemm_cases[i].name);
         bool by_periods = t.direct && !strstr(gemm_cases[i].name, "odd");
-        if (strstr(gemm_cases[i].name, "small") && !t.joined) fail_msg("%s: tiles end with an image", gemm_cases[i].name);
+        bool small = strstr(gemm_cases[i].name, "small") != NULL;
+        if (small && !t.joined) fail_msg("%s: tiles end with an image", gemm_cases[i].name);
         if (t.period != (by_periods ? 9 : 0)) fail_msg("%s: periods of %d", gemm_cases[i].name, t.period);
         seen++;
         fb_plan_free(plan);
@@ -318,6 +319,67 @@ static void test_operands_take_time(void **state)
     assert_true(us_of_operand(FB_OP_CAST, 16) - copied > 2 * made);
 }
 
+/* bf16, what is left to a library. */
+static double us_of_lines(int64_t rows, int64_t depth, int64_t columns)
+{
+    fb_graph *g = fb_graph_new("lines");
+    fb_id x = in(g, "x", FB_BF16, SHAPE(rows, depth)), w = in(g, "w", FB_BF16, SHAPE(depth, columns));
+    g = with_output(g, NODE(g, FB_OP_MATMUL, "product", NULL, x, w));
+    fb_planner *planner = planner_of(g);
+    fb_verdict v;
+    fb_plan *plan = try_edit(fb_plan_new(planner),
+                             &(fb_edit){.kind = FB_EDIT_LIBRARY, .a = find(g, "product"), .b = FB_NONE}, &v);
+    assert_int_equal(fb_plan_group(plan, 0)->family, FB_FAMILY_LIBRARY);
+    fb_group_cost c;
+    fb_plan_group_cost(plan, 0, &c);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    return c.us;
+}
+
+/* Lines of 16 bits that begin at no multiple of 16 bytes are slow in a library, those of an odd number most of all. */
+static void test_lines_that_begin_anywhere_take_time(void **state)
+{
+    (void)state;
+    double whole = us_of_lines(4096, 4096, 4096), words = us_of_lines(4096, 4096, 4098),
+           odd = us_of_lines(4096, 4096, 4097), depth = us_of_lines(4096, 4097, 4096);
+    assert_true(words > 2.5 * whole && odd > 2 * words);
+    assert_true(depth > 5 * whole && depth < odd);
+    assert_true(us_of_lines(1, 4096, 4097) < 1.1 * us_of_lines(1, 4096, 4096)); /* one line begins where it likes */
+}
+
+/* What the cache does not hold of the right operand is read by a few rows of tiles together: here by 16, and by the two
+ * that are left. */
+static void test_a_few_rows_of_tiles_go_on_together(void **state)
+{
+    (void)state;
+    enum { ROWS = 16 * 17 + 3, DEPTH = 24, COLUMNS = 75 };
+    if (!emulation_exists()) skip();
+    fb_graph *g = fb_graph_new("wide");
+    fb_id x = in(g, "x", FB_F16, SHAPE(ROWS, DEPTH)), w = in(g, "w", FB_F16, SHAPE(DEPTH, COLUMNS));
+    g = with_output(g, OP1(RELU, NODE(g, FB_OP_MATMUL, "product", NULL, x, w)));
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (int small = 0; small < 2; small++) {
+        if (small) m.cache_bytes = 2 * DEPTH * COLUMNS;
+        fb_planner *planner = fb_planner_new(g, &m);
+        fb_plan *plan = gemm_plan(planner, &(struct gemm_case){.name = "wide", .knobs = {{FB_KNOB_TILE_M, 16}}});
+        const fb_group *group = fb_plan_group(plan, 0);
+        assert_int_equal(fb_gemm_tile_had(group->nest, &group->knobs).band, small ? 16 : 0);
+        fb_program *p = lowered("wide", plan);
+        unit u = {0};
+        int number = unit_add_cuda(&u, p);
+        unit_emulate(&u);
+        check_run("wide", &u, number, p, g);
+        unit_free(&u);
+        fb_program_free(p);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+    }
+    fb_graph_free(g);
+}
+
 /* ---- the text of one ---- */
 
 static void test_golden(void **state)
@@ -352,6 +414,8 @@ int main(void)
                                        cmocka_unit_test(test_knobs),
                                        cmocka_unit_test(test_max_weighs),
                                        cmocka_unit_test(test_operands_take_time),
+        cmocka_unit_test(test_lines_that_begin_anywhere_take_time),
+        cmocka_unit_test(test_a_few_rows_of_tiles_go_on_together),
                                        cmocka_unit_test(test_golden),
                                        cmocka_unit_test(test_library_accumulates),
                                        cmocka_unit_test(test_windows_are_read_where_they_lie),
