@@ -18,7 +18,8 @@
  *     products of 16-bit and tf32 operands a share, one a lane, of what accumulators that cut off instead of rounding
  *     lose. tf32: half of the lanes cut the operands' bits off, half round them. Sums that no order rounds (of small
  *     whole numbers, say) are exact. In half of the lanes equal sums of a product are rounded unlike, by their places
- * in the whole tensor, as in the middle of a library's tile and at its edge. In half of the lanes all elements of one
+ * in the whole tensor, as in the middle of a library's tile and at its edge; in two, those of rows whose terms come in
+ * another order. In half of the lanes all elements of one
  * line of a cumsum or cumprod have one share, for what is lost early is missing from the rest. Factors next to 1 lose
  * about the same each time: products of parts of them show how much. Two products that are added up may share an
  *     accumulator: terms that are nearly equal lose alike, as much as the other sum is rounded by.

@@ -27,6 +27,7 @@ typedef struct {
     int a_lanes, b_lanes;
     const double *left[FB_LANES], *right[FB_LANES]; /* planes, as needed */
     fb_cells *held[2];
+    fb_cells *apart[2];    /* lanes from FB_TRIAL_READ_FIRST on of operands that others may have otherwise */
     bool tf32, cuts;       /* operands rounded to tf32; accumulators may cut off */
     double *a_norm;        /* of rows, a batch matrix after the other */
     double *a_roots;       /* the same: √Σm² of values that occur m times */
@@ -98,6 +99,47 @@ static bool product_open(product *p)
     if (shared && p->a_n == p->batch * p->m * p->k) p->m *= p->batch, p->batch = 1, p->rank = 0;
     p->tf32 = p->node->attrs->precision == FB_PRECISION_TF32 && p->node->dtype == FB_F32;
     p->cuts = p->tf32 || fb_dtype_is_half(p->node->dtype);
+    return true;
+}
+
+/* An operand that several read: which it is, and its planes of so many cells. */
+typedef struct {
+    product *p;
+    int which, lanes;
+    const double **planes;
+    int64_t n;
+} apart_job;
+
+static void read_part_apart(void *ctx, int64_t first, int64_t last)
+{
+    const apart_job *j = ctx;
+    const fb_trial_shared *s = j->p->e->s;
+    fb_id from = j->p->node->args[j->which];
+    double *to = j->p->apart[j->which]->at.f;
+    for (int l = FB_TRIAL_READ_FIRST; l < j->lanes; l++, to += j->n) {
+        uint64_t key = fb_trial_key(s, l, from, FB_DRAW_READ) + (uint64_t)j->p->id;
+        for (int64_t k = first; k < last; k++) {
+            double x = j->planes[0][k], spread = 0;
+            for (int other = 1; other < j->lanes; other++) spread = fmax(spread, fabs(j->planes[other][k] - x));
+            to[k] = fb_trial_read(x, j->planes[l][k], spread, fabs(x), key);
+        }
+    }
+}
+
+/* Of s · v - s · w a kernel may sum s up for each of the products: as in trial_pointwise.c two lanes read operands as
+ * they may have been rounded, whatever the lanes have for others. */
+static bool read_apart(product *p)
+{
+    for (int which = 0; which < 2; which++) {
+        int lanes = which ? p->b_lanes : p->a_lanes;
+        apart_job j = {p, which, lanes, which ? p->right : p->left, which ? p->b_n : p->a_n};
+        if (!j.n || lanes <= FB_TRIAL_READ_FIRST || !p->e->s->apart[p->e->s->slot[p->node->args[which]]]) continue;
+        p->apart[which] = fb_trial_cells(p->e, p->id, j.n * (lanes - FB_TRIAL_READ_FIRST));
+        if (!p->apart[which]) return false;
+        fb_trial_for(p->e, j.n, 4096, read_part_apart, &j);
+        for (int l = FB_TRIAL_READ_FIRST; l < lanes; l++)
+            j.planes[l] = p->apart[which]->at.f + (l - FB_TRIAL_READ_FIRST) * j.n;
+    }
     return true;
 }
 
@@ -667,7 +709,8 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             spreads |= p->k < 2 ? put_off_terms(&one, n, room) : put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
             spreads |= turn_zeros(&one, turned, n, room);
-            if (!wide && p->k > 1) spreads |= lose_sums(p, &one, j->lane, a_row, matrix, at, exact + r * p->n + at, n, room);
+            if (!wide && p->k > 1)
+                spreads |= lose_sums(p, &one, j->lane, a_row, matrix, at, exact + r * p->n + at, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
         }
     }
@@ -712,7 +755,8 @@ static bool tf32_lanes(product *p, bool cut, fb_cells *c)
     return true;
 }
 
-/* All lanes at once where only the left operand's differ and one matrix is on the right. */
+/* All lanes at once, or those that no reader has apart, where only the left operand's differ and one matrix is on the
+ * right. */
 static bool tall_product(const product *p)
 {
     return p->a_lanes > 1 && p->b_lanes == 1 && p->batch == 1 && !p->tf32 && p->a_n > 0 &&
@@ -725,6 +769,7 @@ static bool run_lanes(product *p)
     int64_t cells = p->batch * p->m * p->n;
     fb_trial_value *v = fb_trial_at(p->e, p->id);
     bool tall = tall_product(p), differ = p->a_lanes > 1 || p->b_lanes > 1;
+    int together = !tall ? 0 : p->apart[0] ? FB_TRIAL_READ_FIRST : lanes;
     if (!differ && !p->tf32) { /* lanes of the same sums */
         multiply(p, 1, p->left[0], p->right[0], v->cells->at.f);
         for (int l = 1; l < v->lanes; l++) settle_lane(p, l, v->cells->at.f);
@@ -734,14 +779,15 @@ static bool run_lanes(product *p)
     if (!c) return false;
     bool ok = true;
     if (tall) {
-        multiply(p, lanes, p->left[0], p->right[0], c->at.f);
+        multiply(p, together, p->left[0], p->right[0], c->at.f);
         memcpy(v->cells->at.f, c->at.f, (size_t)cells * sizeof(double));
     } else {
         multiply(p, 1, p->left[0], p->right[0], v->cells->at.f);
     }
     for (int l = 1; l < lanes && !p->tf32; l++) {
-        if (!tall) multiply(p, 1, p->left[p->a_lanes > 1 ? l : 0], p->right[p->b_lanes > 1 ? l : 0], c->at.f);
-        settle_lane(p, l, c->at.f + (tall ? l * cells : 0));
+        double *to = c->at.f + (tall ? l * cells : 0);
+        if (l >= together) multiply(p, 1, p->left[p->a_lanes > 1 ? l : 0], p->right[p->b_lanes > 1 ? l : 0], to);
+        settle_lane(p, l, to);
     }
     if (p->tf32) ok = tf32_lanes(p, true, c) && tf32_lanes(p, false, c);
     fb_trial_cells_drop(p->e, c);
@@ -757,13 +803,13 @@ bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
         memset(v->cells->at.f, 0, (size_t)v->n * sizeof(double));
     } else if (ok) {
         if (e->s->lanes > 1) measure_operands(&p); /* the exact lane has no errors */
-        ok = run_lanes(&p);
+        ok = read_apart(&p) && run_lanes(&p);
         if (ok && e->s->lanes > 1) find_alike(&p);
     }
     if (ok && p.k && p.a_lanes == 1 && p.b_lanes == 1 && !atomic_load(&p.spreads) &&
         fb_all_representable(p.node->dtype, v->n, v->cells->at.f))
         v->lanes = 1;
-    for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]);
+    for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]), fb_trial_cells_drop(e, p.apart[k]);
     fb_free(p.a_norm);
     fb_free(p.a_roots);
     fb_free(p.a_parts);
@@ -836,6 +882,7 @@ static const uint64_t *scatter_source(const scatter *s, int lane)
  * their order, which is a kernel's too (see trial_reduce.c); of each row how many there are. */
 typedef struct {
     double *squares, *magnitude, *serial, *terms;
+    fb_trial_order *order;
 } scatter_parts;
 
 /* Sums of one lane, and the parts where they are wanted. */
@@ -858,6 +905,7 @@ static void scatter_lane(const scatter *s, int lane, double *sum, const scatter_
             p->serial[at] = fb_trial_accumulated(p->serial[at], term, wide);
             p->squares[at] += term * term;
             p->magnitude[at] += fabs(term);
+            fb_trial_order_add(&p->order[at], term);
         }
     }
 }
@@ -878,11 +926,12 @@ static double scatter_error(const scatter *s, int lowest, double sum, const scat
 static bool scatter_floats(scatter *s)
 {
     fb_trial_value *v = fb_trial_at(s->e, s->id);
-    fb_cells *room = fb_trial_cells(s->e, s->id, 4 * v->n + s->rows);
+    const int64_t of_order = sizeof(fb_trial_order) / sizeof(uint64_t), cells = (4 + of_order) * v->n + s->rows;
+    fb_cells *room = fb_trial_cells(s->e, s->id, cells);
     if (!room) return false;
-    memset(room->at.f, 0, (size_t)(4 * v->n + s->rows) * sizeof(double));
-    double *sum = room->at.f, *errors = sum + v->n;
-    const scatter_parts parts = {errors, errors + v->n, errors + 2 * v->n, errors + 3 * v->n};
+    memset(room->at.f, 0, (size_t)cells * sizeof(double));
+    double *sum = room->at.f, *errors = sum + v->n, *terms = errors + 3 * v->n;
+    const scatter_parts parts = {errors, errors + v->n, errors + 2 * v->n, terms, (fb_trial_order *)(terms + s->rows)};
     scatter_lane(s, 0, sum, &parts);
     memcpy(v->cells->at.f, sum, (size_t)v->n * sizeof *sum);
     int lowest = INT_MAX;
@@ -901,10 +950,10 @@ static bool scatter_floats(scatter *s)
         double off[FB_TRIAL_CHUNK];
         for (int64_t at = 0; at < v->n; at += FB_TRIAL_CHUNK) {
             int n = v->n - at < FB_TRIAL_CHUNK ? (int)(v->n - at) : FB_TRIAL_CHUNK;
-            for (int k = 0; k < n; k++)
-                off[k] =
-                    sum[at + k] +
-                    (isfinite(sum[at + k]) ? fb_trial_sum_error(s->e->s, l, s->id, sum[at + k], errors[at + k]) : 0);
+            for (int k = 0; k < n; k++) {
+                double y = sum[at + k], size = isfinite(y) ? errors[at + k] : 0;
+                off[k] = y + fb_trial_ordered_error(s->e->s, l, s->id, y, size, &parts.order[at + k]);
+            }
             fb_trial_settle(s->e, s->id, l, at, n, off);
         }
     }

@@ -386,4 +386,29 @@ static inline double fb_trial_sum_error(const fb_trial_shared *s, int lane, fb_i
     return size == 0 ? 0 : fb_trial_swing(fb_trial_bits(sum), fb_trial_key(s, lane, node, FB_DRAW_SUM)) * size;
 }
 
+/* Terms in their order, those of the exact lane. */
+typedef struct {
+    uint64_t hash;
+    int64_t terms; /* that are not 0 */
+} fb_trial_order;
+
+static inline void fb_trial_order_add(fb_trial_order *o, double term)
+{
+    o->hash = fb_splitmix64(o->hash ^ fb_trial_bits(term));
+    o->terms += term != 0;
+}
+
+/* The same of a sum of such terms. Two sums of equal terms in unlike orders are equal, and a kernel need not round them
+ * alike: two lanes draw by the order, opposite ways, so that which one is the larger is not certain by chance. Of two
+ * terms both orders are rounded alike. */
+static inline double fb_trial_ordered_error(const fb_trial_shared *s, int lane, fb_id node, double sum, double size,
+                                            const fb_trial_order *of)
+{
+    enum { ONE = 2, OTHER = 6 };
+    if ((lane != ONE && lane != OTHER) || size == 0 || of->terms < 3)
+        return fb_trial_sum_error(s, lane, node, sum, size);
+    double off = fb_trial_swing(of->hash, fb_trial_key(s, 0, node, FB_DRAW_PLACE)) * size;
+    return lane == ONE ? off : -off;
+}
+
 #endif

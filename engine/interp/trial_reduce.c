@@ -16,6 +16,7 @@ typedef struct {
     int64_t n;
     double sum, partial, squares; /* partial: the largest sum on the way; of a product: without factors of 0 */
     fb_exactness exact;
+    fb_trial_order order;
     fb_bound_repeats repeats;
     double large, small; /* of a product: of what is more than 1, and less, by magnitude */
     bool infinite;       /* of a product: a factor is, or is no number */
@@ -204,6 +205,11 @@ static void reach_add(fb_op op, sum_state *s, const double *const *x, int lanes,
     for (int k = 0; k < 2; k++) s->reach[k] = fmax(s->reach[k], reach[k]);
 }
 
+static void order_add(fb_op op, sum_state *s, const double *x, int64_t n)
+{
+    for (int64_t k = 0; k < n && !fb_trial_is_extremum(op); k++) fb_trial_order_add(&s->order, x[k]);
+}
+
 static void state_add(fb_op op, sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)
 {
     if (op == FB_OP_SUM || op == FB_OP_MEAN)
@@ -318,6 +324,7 @@ static const uint64_t *take_rows(const job *j, int lane, int64_t row, int64_t co
 typedef struct {
     double y[FB_LANES][ROWS], error[FB_LANES][ROWS], reach[2][ROWS];
     int64_t whole[FB_LANES][ROWS];
+    fb_trial_order order[ROWS];
 } results;
 
 /* Terms repeat in a lane as they do in the exact one. Where that is infinite, beside a pole say, it tells nothing of lanes
@@ -326,6 +333,7 @@ static void finish_row(const job *j, int lane, const sum_state *s, results *r, i
 {
     r->y[lane][at] = s->sum;
     r->error[lane][at] = state_error(j->node->op, s, j->of);
+    if (lane == 0) r->order[at] = s->order;
     double exact = r->error[0][at];
     if (lane && isfinite(exact) && r->error[lane][at] != 0 && exact > r->error[lane][at]) r->error[lane][at] = exact;
 }
@@ -341,6 +349,7 @@ static void reduce_floats(const job *j, int lane, const double *x, int64_t count
             sum_plain(&s, x, j->n);
         } else {
             state_add(j->node->op, &s, x, j->n, j->of, lane == 0 && j->n > SUM_SURE);
+            if (lane == 0) order_add(j->node->op, &s, x, j->n);
             finish_row(j, lane, &s, r, at + k);
             continue;
         }
@@ -492,11 +501,11 @@ static double lost_of(const fb_trial_eval *e, fb_id id, int lane, double y, doub
 
 /* What sums lose of their terms may be the same for all of them: in two lanes, as of products, all go half of the way to
  * one side, in one of them to the other side than in the other. */
-static double error_of(const job *j, int lane, double sum, double size)
+static double error_of(const job *j, int lane, double sum, double size, const fb_trial_order *of)
 {
     enum { UP = 3, DOWN = 4 };
     bool adds = j->node->op == FB_OP_SUM || j->node->op == FB_OP_MEAN;
-    if (!adds || (lane != UP && lane != DOWN)) return fb_trial_sum_error(j->e->s, lane, j->id, sum, size);
+    if (!adds || (lane != UP && lane != DOWN)) return fb_trial_ordered_error(j->e->s, lane, j->id, sum, size, of);
     bool up = (lane == UP) == (fb_trial_key(j->e->s, 0, j->id, FB_DRAW_SUM) & 1);
     return up ? size / 2 : -size / 2;
 }
@@ -520,7 +529,7 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
             else if (l && isfinite(y) && !isfinite(r->error[own][k]))
                 y = lost_of(j->e, j->id, l, y, r->error[own][k]);
             else if (open || (l && isfinite(y)))
-                y += error_of(j, l, y, r->error[own][k]);
+                y += error_of(j, l, y, r->error[own][k], &r->order[k]);
             if (means) y = sum_held(j, l, at + k, y) / (double)j->n;
             if (l && isfinite(y)) y += division * y;
             if (l == 0 && r->error[0][k] != 0) atomic_store_explicit(&j->spreads, true, memory_order_relaxed);
@@ -643,8 +652,10 @@ static void fold_part(void *ctx, int64_t first, int64_t last)
         for (int64_t row = first; row < last;) {
             int64_t together = rows_together(j, row, last - row);
             const double *x = (const double *)take_rows(j, l, row, together, room);
-            for (int64_t k = 0; k < together; k++)
+            for (int64_t k = 0; k < together; k++) {
                 state_add(j->node->op, &o->f->states[l * o->f->rows + row + k], x + k * j->n, j->n, j->of, l == 0);
+                if (l == 0) order_add(j->node->op, &o->f->states[row + k], x + k * j->n, j->n);
+            }
             row += together;
         }
     }

@@ -1282,7 +1282,8 @@ static void test_given_nodes_are_leaves(void **state)
 
 /* ---- blocks, samples, limits ---- */
 
-/* layer_norm, a softmax behind it, and a product. */
+/* layer_norm, a softmax behind it, and a product. The softmax reads the norm twice, for each alone as with all others:
+ * what several read they may have apart. */
 static int block_graph(rig *r, fb_id *want)
 {
     fb_attrs mean = {.n_axes = 1, .axes = {-1}, .keepdim = true};
@@ -1294,7 +1295,7 @@ static int block_graph(rig *r, fb_id *want)
     want[0] = m;
     want[1] = deviation;
     want[2] = y;
-    want[3] = add2(r, FB_OP_DIV, e, add_at(r, FB_OP_SUM, e, mean));
+    want[3] = add2(r, FB_OP_DIV, e, add2(r, FB_OP_ADD, add_at(r, FB_OP_SUM, e, mean), add_at(r, FB_OP_AMAX, y, mean)));
     want[4] = add_at(r, FB_OP_VIEW, add_at(r, FB_OP_PERMUTE, y, (fb_attrs){.n_axes = 2, .axes = {1, 0}}),
                      (fb_attrs){.shape = SHAPE(13, -1)});
     want[5] = add_at(r, FB_OP_SUM, y, (fb_attrs){.n_axes = 1, .axes = {0}});
@@ -2628,6 +2629,76 @@ static void test_steps_do_not_make_up_for_each_other(void **state)
     rig_free(&r);
 }
 
+/* Rows of two values each, as many of either in all rows; where they begin is drawn, and the last row is the first one
+ * again. */
+static void draw_orders(int rows, int n, double *x)
+{
+    for (int k = 0; k < rows * n; k++) {
+        uint64_t row = (uint64_t)(k / n % (rows - 1)), begin = fb_rng_bits(1, row) + row % 2;
+        x[k] = (double)(float)exp((begin + 7 * (uint64_t)k) % (uint64_t)n < (uint64_t)n / 2 ? 1 : -1);
+    }
+}
+
+/* Rows of the same terms in other orders have one sum in exact numbers, and not in a kernel: their ranks are open. Of
+ * two terms both orders are rounded alike, and so are rows that are equal. */
+static void test_sums_of_the_same_terms_in_other_orders(void **state)
+{
+    (void)state;
+    enum { ROWS = 11, N = 20, TWO = 3, RANK = 4 };
+    double x[ROWS * N], two[ROWS * 2], rows[ROWS * N];
+    draw_orders(ROWS, N, x);
+    draw_orders(ROWS, 2, two);
+    for (int k = 0; k < ROWS * N; k++) rows[k] = k / N;
+    rig r = rig_new();
+    fb_id of = data(&r, FB_F32, SHAPE(ROWS, N), x), sum = add_at(&r, FB_OP_SUM, of, last_axis);
+    fb_id by_row[] = {add_at(&r, FB_OP_VIEW, of, (fb_attrs){.shape = SHAPE(ROWS * N)}),
+                      data(&r, FB_I64, SHAPE(ROWS * N), rows)};
+    fb_id want[] = {sum, add_at(&r, FB_OP_PROD, of, last_axis),
+                    add(&r, FB_OP_SCATTER_ADD, &(fb_attrs){.start = ROWS}, 2, by_row),
+                    add_at(&r, FB_OP_SUM, data(&r, FB_F32, SHAPE(ROWS, 2), two), last_axis),
+                    add_at(&r, FB_OP_RANK, sum, (fb_attrs){.dim = 0})};
+    trials *t = try_all(&r, want, 5);
+    for (int i = 0; i < RANK; i++) {
+        int unlike = 0;
+        for (int l = 1; l <= FB_TRIALS; l++) {
+            const double *y = t->at[i].v[l];
+            for (int k = 1; k < ROWS; k++) unlike += y[k] != y[0];
+            assert_true(y[ROWS - 1] == y[0]);
+        }
+        assert_true(i == TWO ? unlike == 0 : unlike > ROWS / 2);
+    }
+    for (int k = 0; k < ROWS; k++) assert_true(spread_at(t, RANK, k) > 1);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* s · a - s · b, of a sum s that a kernel may add up for each of the products: as much is left as a rounding of s makes
+ * of either, not only of their difference. */
+static void test_products_of_what_is_computed_twice(void **state)
+{
+    (void)state;
+    enum { ROWS = 40, N = 33 };
+    static const fb_op ops[] = {FB_OP_MATMUL, FB_OP_MUL};
+    for (int i = 0; i < 2; i++) {
+        rig r = rig_new();
+        fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(ROWS, N));
+        fb_id s = add1(&r, FB_OP_SIN, add_at(&r, FB_OP_SUM, x, (fb_attrs){.n_axes = 1, .axes = {1}, .keepdim = true}));
+        fb_id a = data(&r, FB_F32, SHAPE(1, 1), (double[]){1.25}),
+              b = data(&r, FB_F32, SHAPE(1, 1), (double[]){1.1875});
+        fb_id want[] = {add2(&r, FB_OP_SUB, add2(&r, ops[i], s, a), add2(&r, ops[i], s, b)), s};
+        trials *t = try_all(&r, want, 2);
+        int apart = 0;
+        for (int k = 0; k < ROWS; k++) {
+            double spread = spread_at(t, 0, k), of = spread_at(t, 1, k);
+            apart += spread > of / 2;
+            assert_true(spread < 3 * of);
+        }
+        assert_true(apart > ROWS * 3 / 4);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -2717,6 +2788,8 @@ int main(void)
         cmocka_unit_test(test_decisions_follow_from_decisions),
         cmocka_unit_test(test_a_value_less_itself_is_nothing),
         cmocka_unit_test(test_close_ranks_are_exchanged),
+        cmocka_unit_test(test_sums_of_the_same_terms_in_other_orders),
+        cmocka_unit_test(test_products_of_what_is_computed_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
