@@ -128,7 +128,8 @@ static void write_joined(const writer *w)
 {
     const int64_t n = w->t->columns;
     if (w->tile.joined)
-        fb_emit(w->e, "const fb_at fb_batch = (n0 + fb_n) / %" PRId64 ", fb_column = (n0 + fb_n) %% %" PRId64 ";", n, n);
+        fb_emit(w->e, "const fb_at fb_batch = (n0 + fb_n) / %" PRId64 ", fb_column = (n0 + fb_n) %% %" PRId64 ";", n,
+                n);
 }
 
 static void write_right(const writer *w, const fb_phase *p, const fb_tile_operand *x)
@@ -366,7 +367,8 @@ static void write_places(const writer *w)
         fb_emit(e, "const int fb_turn = " FB_BLOCK ".y * " FB_GRID ".x + " FB_BLOCK ".x, fb_first = fb_turn / %d * %d;",
                 all, band);
         fb_emit(e, "const int fb_band = %s;",
-                rows % band ? fb_arena_printf(e->arena, "min(%d - fb_first, %d)", rows, band) : fb_emit_number(e, band));
+                rows % band ? fb_arena_printf(e->arena, "min(%d - fb_first, %d)", rows, band)
+                            : fb_emit_number(e, band));
         row = fb_arena_printf(e->arena, "(fb_first + fb_turn %% %d %% fb_band)", all);
         column = fb_arena_printf(e->arena, "fb_turn %% %d / fb_band", all);
     }

@@ -226,7 +226,8 @@ static inline void windows(fb_graph *g, fb_dtype d, const int64_t x_dim[4], int6
 {
     enum { SIDE = 3 };
     const int64_t images = x_dim[0], channels = x_dim[1], area = x_dim[2] * x_dim[3];
-    fb_id x = in(g, "x", d, SHAPE(images, channels, x_dim[2], x_dim[3])), w = in(g, "w", d, SHAPE(rows, channels * SIDE * SIDE));
+    fb_id x = in(g, "x", d, SHAPE(images, channels, x_dim[2], x_dim[3])),
+          w = in(g, "w", d, SHAPE(rows, channels * SIDE * SIDE));
     fb_attrs border = {.before = {0, 0, 1, 1}, .after = {0, 0, 1, 1}}, turn = {.n_axes = 6, .axes = {0, 1, 4, 5, 2, 3}};
     fb_id y = NODE(g, FB_OP_PAD, NULL, &border, x);
     for (int dim = 2; dim < 4; dim++)

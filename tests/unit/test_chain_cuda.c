@@ -203,9 +203,9 @@ static void a_mask_leaves_tiles_out(void **state)
         int64_t rows, keys;
         bool attends, asks;
     } cases[] = {
-        {CAUSAL, 1024, 1024, true, true},  {WINDOW, 1024, 1024, true, true},   {LATE, 600, 600, true, true},
-        {ADDED, 600, 600, true, false},    {NO_MASK, 1024, 1024, true, false}, {CAUSAL, 200, 256, true, true},
-        {CAUSAL, 1024, 128, true, true},   {CAUSAL, 512, 512, true, true},     {CAUSAL, 60, 256, false, false},
+        {CAUSAL, 1024, 1024, true, true}, {WINDOW, 1024, 1024, true, true},   {LATE, 600, 600, true, true},
+        {ADDED, 600, 600, true, false},   {NO_MASK, 1024, 1024, true, false}, {CAUSAL, 200, 256, true, true},
+        {CAUSAL, 1024, 128, true, true},  {CAUSAL, 512, 512, true, true},     {CAUSAL, 60, 256, false, false},
         {CAUSAL, 1024, 60, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

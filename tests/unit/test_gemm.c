@@ -327,8 +327,8 @@ static double us_of_lines(int64_t rows, int64_t depth, int64_t columns)
     g = with_output(g, NODE(g, FB_OP_MATMUL, "product", NULL, x, w));
     fb_planner *planner = planner_of(g);
     fb_verdict v;
-    fb_plan *plan = try_edit(fb_plan_new(planner),
-                             &(fb_edit){.kind = FB_EDIT_LIBRARY, .a = find(g, "product"), .b = FB_NONE}, &v);
+    fb_plan *plan =
+        try_edit(fb_plan_new(planner), &(fb_edit){.kind = FB_EDIT_LIBRARY, .a = find(g, "product"), .b = FB_NONE}, &v);
     assert_int_equal(fb_plan_group(plan, 0)->family, FB_FAMILY_LIBRARY);
     fb_group_cost c;
     fb_plan_group_cost(plan, 0, &c);
@@ -414,8 +414,8 @@ int main(void)
                                        cmocka_unit_test(test_knobs),
                                        cmocka_unit_test(test_max_weighs),
                                        cmocka_unit_test(test_operands_take_time),
-        cmocka_unit_test(test_lines_that_begin_anywhere_take_time),
-        cmocka_unit_test(test_a_few_rows_of_tiles_go_on_together),
+                                       cmocka_unit_test(test_lines_that_begin_anywhere_take_time),
+                                       cmocka_unit_test(test_a_few_rows_of_tiles_go_on_together),
                                        cmocka_unit_test(test_golden),
                                        cmocka_unit_test(test_library_accumulates),
                                        cmocka_unit_test(test_windows_are_read_where_they_lie),
