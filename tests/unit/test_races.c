@@ -419,7 +419,7 @@ static fb_graph *whole_chain(void)
 }
 static fb_graph *tiled_chain(void)
 {
-    return attention(1, 65, 129, 33, CAUSAL, FB_F16);
+    return attention(1, 63, 129, 33, CAUSAL, FB_F16);
 }
 
 static fb_graph *attended(void)
