@@ -5,8 +5,8 @@
  *
  * A value lies as its readers' permutation where all of them read it through that one and nothing is lost by it: what
  * lies side by side stays so, at least a sector of it, and the value is no library call's result, for such a call
- * writes rows at one stride. What lies channels last is graph/channels.h's to say. What leaves the graph, or is met again
- * in a loop, lies row by row.
+ * writes rows at one stride (what is made of a product and of whole rows of it, as a layer norm is, is none). What lies
+ * channels last is graph/channels.h's to say. What leaves the graph, or is met again in a loop, lies row by row.
  */
 #include "graph/storage.h"
 
@@ -149,6 +149,25 @@ static fb_id read_through(const fb_graph *g, fb_id node)
     return n ? users[0] : FB_NONE;
 }
 
+static fb_id base_of(const fb_graph *g, fb_id node)
+{
+    while (is_view(g, node)) node = g->nodes[node].args[0];
+    return node;
+}
+
+/* Does a node with this operand have another that is made of whole rows of the same, as x - mean(x) has? Then no library
+ * does it on a product's way out. */
+static bool has_rows_of(const fb_graph *g, fb_id node, fb_id operand)
+{
+    const fb_node *n = &g->nodes[node];
+    for (int a = 0; a < n->n_args; a++) {
+        fb_id other = base_of(g, n->args[a]);
+        if (fb_node_class(g, other) == FB_CLASS_REDUCTION && base_of(g, g->nodes[other].args[0]) == base_of(g, operand))
+            return true;
+    }
+    return false;
+}
+
 /* A product that a library may make, or what it may do to one on its way out. */
 static bool is_of_library(const fb_graph *g, fb_id node, const bool *of_library)
 {
@@ -162,7 +181,8 @@ static bool is_of_library(const fb_graph *g, fb_id node, const bool *of_library)
         return true;
     }
     bool any = false;
-    for (int a = 0; a < n->n_args && fb_node_class(g, node) == FB_CLASS_POINTWISE; a++) any |= of_library[n->args[a]];
+    for (int a = 0; a < n->n_args && fb_node_class(g, node) == FB_CLASS_POINTWISE; a++)
+        any |= of_library[n->args[a]] && !has_rows_of(g, node, n->args[a]);
     return any;
 }
 

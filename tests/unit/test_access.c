@@ -394,11 +394,31 @@ static void other_values_lie_row_by_row(void **state)
     }
 }
 
+/* A product less the means of its own rows is nothing that a library makes, less those of other rows it may be. */
+static void what_is_made_of_a_products_rows_lies_as_it_is_read(void **state)
+{
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        fb_graph *g = fb_graph_new("normalised");
+        fb_id a = add_input(g, "a", FB_F32, SHAPE(2, 3, 8, 8)), b = add_input(g, "b", FB_F32, SHAPE(2, 3, 8, 16));
+        fb_id x = add_op(g, FB_OP_MATMUL, ARGS(a, b), NULL), other = add_input(g, "c", FB_F32, SHAPE(2, 3, 8, 16));
+        fb_attrs rows = {.n_axes = 1, .axes = {3}, .keepdim = true};
+        fb_id mean = add_op(g, FB_OP_MEAN, ARGS(own ? x : other), &rows);
+        fb_id y = add_op(g, FB_OP_SUB, ARGS(x, mean), NULL), read = token_by_token(g, y);
+        output(g, twice(g, read), "out");
+        finish(g);
+        assert_null(g->lies_as[x]);
+        assert_ptr_equal(g->lies_as[y], own ? g->nodes[read].attrs->axes : NULL);
+        fb_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_lies_as_it_is_read),
         cmocka_unit_test(other_values_lie_row_by_row),
+        cmocka_unit_test(what_is_made_of_a_products_rows_lies_as_it_is_read),
         cmocka_unit_test(test_random_chains),
         cmocka_unit_test(test_strided),
         cmocka_unit_test(test_pieces),
