@@ -25,7 +25,7 @@ differ large:none small:max
 is "a waterfall from the first column to the second" 0 out '^first +█+ +[0-9.]+ .s +large:none@host$' \
     out '^bytes +█+ +~-[0-9.]+ .s +[0-9]+ %$' out '^rest ' out '^second +█+ +[0-9.]+ .s +small:max@host$' \
     out '^bytes: [0-9.]+ MB → [0-9.]+ [kM]B moved: .* \(modelled\)' out '^wall: faster: [0-9.e+]+ ×' \
-    out '^(wall|device): the largest part is [a-z]+: ' no '^loops:'
+    out '^(wall|device): .*the largest part (is|that is:) [a-z]+: ' no '^loops:'
 differ small:max large:none
 is "the other way round the bars rise" 0 out '^bytes +█+ +~\+[0-9.]+ .s' out '^wall: [0-9.]+× slower'
 LC_ALL=C
