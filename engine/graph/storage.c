@@ -149,20 +149,15 @@ static fb_id read_through(const fb_graph *g, fb_id node)
     return n ? users[0] : FB_NONE;
 }
 
-static fb_id base_of(const fb_graph *g, fb_id node)
-{
-    while (is_view(g, node)) node = g->nodes[node].args[0];
-    return node;
-}
-
 /* Does a node with this operand have another that is made of whole rows of the same, as x - mean(x) has? Then no library
  * does it on a product's way out. */
 static bool has_rows_of(const fb_graph *g, fb_id node, fb_id operand)
 {
     const fb_node *n = &g->nodes[node];
     for (int a = 0; a < n->n_args; a++) {
-        fb_id other = base_of(g, n->args[a]);
-        if (fb_node_class(g, other) == FB_CLASS_REDUCTION && base_of(g, g->nodes[other].args[0]) == base_of(g, operand))
+        fb_id other = fb_access_base(g, n->args[a]);
+        if (fb_node_class(g, other) == FB_CLASS_REDUCTION &&
+            fb_access_base(g, g->nodes[other].args[0]) == fb_access_base(g, operand))
             return true;
     }
     return false;

@@ -91,11 +91,10 @@ static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysi
     return fmax(scalar_us(g, m, a), fb_memory_us(m, bytes) / NEAR_CACHE);
 }
 
-/* Below the smallest product that was calibrated a GPU's library takes as long as the depth of the product makes it
- * take, which is the cube root of its work, beside what the smallest of all took (recorded on an H200, products of a few
- * hundred FLOPs). */
-static const double least_product_us = 1.7;
+static const double least_product_us = 1.7; /* of a few hundred FLOPs, recorded on an H200 */
 
+/* Below the smallest product that was calibrated a GPU's library takes as long as the depth of the product makes it
+ * take, which is the cube root of its work, beside what the smallest of all took. */
 static double product_us(const fb_machine *m, const fb_rate_curve *c, double flops)
 {
     if (!m->target->grid || c->n == 0 || flops >= c->size[0]) return fb_time_us(flops, fb_rate_at(c, flops));
