@@ -27,6 +27,7 @@ typedef struct {
     int a_lanes, b_lanes;
     const double *left[FB_LANES], *right[FB_LANES]; /* planes, as needed */
     fb_cells *held[2];
+    fb_cells *apart[2];    /* lanes from FB_TRIAL_READ_FIRST on of operands that others may have otherwise */
     bool tf32, cuts;       /* operands rounded to tf32; accumulators may cut off */
     double *a_norm;        /* of rows, a batch matrix after the other */
     double *a_roots;       /* the same: √Σm² of values that occur m times */
@@ -98,6 +99,53 @@ static bool product_open(product *p)
     if (shared && p->a_n == p->batch * p->m * p->k) p->m *= p->batch, p->batch = 1, p->rank = 0;
     p->tf32 = p->node->attrs->precision == FB_PRECISION_TF32 && p->node->dtype == FB_F32;
     p->cuts = p->tf32 || fb_dtype_is_half(p->node->dtype);
+    return true;
+}
+
+/* An operand that several read: which it is, and its planes of so many cells. */
+typedef struct {
+    product *p;
+    int which, lanes;
+    const double **planes;
+    int64_t n;
+} apart_job;
+
+static void read_part_apart(void *ctx, int64_t first, int64_t last)
+{
+    const apart_job *j = ctx;
+    const fb_trial_shared *s = j->p->e->s;
+    fb_id from = j->p->node->args[j->which];
+    double *to = j->p->apart[j->which]->at.f;
+    fb_dtype dtype = s->g->nodes[from].dtype;
+    for (int l = FB_TRIAL_READ_FIRST; l < j->lanes; l++, to += j->n) {
+        uint64_t key = fb_trial_key(s, l, from, FB_DRAW_READ) + (uint64_t)j->p->id;
+        for (int64_t k = first; k < last; k++) {
+            double x = j->planes[0][k], spread = 0;
+            for (int other = 1; other < j->lanes; other++) spread = fmax(spread, fabs(j->planes[other][k] - x));
+            to[k] = fb_trial_read_again(x, j->planes[l][k], spread, dtype, key);
+        }
+    }
+}
+
+static bool reads_again(const fb_trial_shared *s, fb_id operand)
+{
+    return s->apart[s->slot[operand]] && !fb_dtype_is_half(s->g->nodes[operand].dtype);
+}
+
+/* Of s · v - s · w a kernel may sum s up for each of the products: as in trial_pointwise.c two lanes read operands as
+ * they may have been rounded, whatever the lanes have for others. */
+static bool read_apart(product *p)
+{
+    for (int which = 0; which < 2; which++) {
+        int lanes = which ? p->b_lanes : p->a_lanes;
+        apart_job j = {p, which, lanes, which ? p->right : p->left, which ? p->b_n : p->a_n};
+        if (!j.n || lanes <= FB_TRIAL_READ_FIRST || !reads_again(p->e->s, p->node->args[which])) continue;
+        p->apart[which] = fb_trial_cells(p->e, p->id, j.n * (lanes - FB_TRIAL_READ_FIRST));
+        if (!p->apart[which]) return false;
+        fb_trial_for(p->e, j.n, 4096, read_part_apart, &j);
+        for (int l = FB_TRIAL_READ_FIRST; l < lanes; l++)
+            j.planes[l] = p->apart[which]->at.f + (l - FB_TRIAL_READ_FIRST) * j.n;
+    }
     return true;
 }
 
@@ -713,7 +761,8 @@ static bool tf32_lanes(product *p, bool cut, fb_cells *c)
     return true;
 }
 
-/* All lanes at once where only the left operand's differ and one matrix is on the right. */
+/* All lanes at once, or those that no reader has apart, where only the left operand's differ and one matrix is on the
+ * right. */
 static bool tall_product(const product *p)
 {
     return p->a_lanes > 1 && p->b_lanes == 1 && p->batch == 1 && !p->tf32 && p->a_n > 0 &&
@@ -726,6 +775,7 @@ static bool run_lanes(product *p)
     int64_t cells = p->batch * p->m * p->n;
     fb_trial_value *v = fb_trial_at(p->e, p->id);
     bool tall = tall_product(p), differ = p->a_lanes > 1 || p->b_lanes > 1;
+    int together = !tall ? 0 : p->apart[0] ? FB_TRIAL_READ_FIRST : lanes;
     if (!differ && !p->tf32) { /* lanes of the same sums */
         multiply(p, 1, p->left[0], p->right[0], v->cells->at.f);
         for (int l = 1; l < v->lanes; l++) settle_lane(p, l, v->cells->at.f);
@@ -735,14 +785,15 @@ static bool run_lanes(product *p)
     if (!c) return false;
     bool ok = true;
     if (tall) {
-        multiply(p, lanes, p->left[0], p->right[0], c->at.f);
+        multiply(p, together, p->left[0], p->right[0], c->at.f);
         memcpy(v->cells->at.f, c->at.f, (size_t)cells * sizeof(double));
     } else {
         multiply(p, 1, p->left[0], p->right[0], v->cells->at.f);
     }
     for (int l = 1; l < lanes && !p->tf32; l++) {
-        if (!tall) multiply(p, 1, p->left[p->a_lanes > 1 ? l : 0], p->right[p->b_lanes > 1 ? l : 0], c->at.f);
-        settle_lane(p, l, c->at.f + (tall ? l * cells : 0));
+        double *to = c->at.f + (tall ? l * cells : 0);
+        if (l >= together) multiply(p, 1, p->left[p->a_lanes > 1 ? l : 0], p->right[p->b_lanes > 1 ? l : 0], to);
+        settle_lane(p, l, to);
     }
     if (p->tf32) ok = tf32_lanes(p, true, c) && tf32_lanes(p, false, c);
     fb_trial_cells_drop(p->e, c);
@@ -758,13 +809,13 @@ bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
         memset(v->cells->at.f, 0, (size_t)v->n * sizeof(double));
     } else if (ok) {
         if (e->s->lanes > 1) measure_operands(&p); /* the exact lane has no errors */
-        ok = run_lanes(&p);
+        ok = read_apart(&p) && run_lanes(&p);
         if (ok && e->s->lanes > 1) find_alike(&p);
     }
     if (ok && p.k && p.a_lanes == 1 && p.b_lanes == 1 && !atomic_load(&p.spreads) &&
         fb_all_representable(p.node->dtype, v->n, v->cells->at.f))
         v->lanes = 1;
-    for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]);
+    for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]), fb_trial_cells_drop(e, p.apart[k]);
     fb_free(p.a_norm);
     fb_free(p.a_roots);
     fb_free(p.a_parts);

@@ -349,6 +349,16 @@ static inline double fb_trial_unit(fb_dtype dtype)
     return dtype == FB_F64 ? 0x1p-53 : 0x1p-24;
 }
 
+/* The same for a product, s · v of s · v - s · w: off by what adding s up again may change, and no further. Were it by
+ * all that s spreads, each layer of a deep network would multiply what the one before it has. What is stored in 16 bits
+ * is summed up in f32, and few such elements fall otherwise. */
+static inline double fb_trial_read_again(double x, double own, double spread, fb_dtype dtype, uint64_t key)
+{
+    enum { UNITS = 64 };
+    double most = UNITS * fb_trial_unit(dtype) * fabs(x);
+    return isfinite(own) ? own + fb_trial_swing(fb_trial_bits(x), key) * fmin(spread, most) : own;
+}
+
 /* Notes that element `at` of the value of `id` overflowed. */
 void fb_trial_overflowed(fb_trial_eval *e, fb_id id, int64_t at, double value);
 

@@ -92,7 +92,7 @@ typedef struct {
     const float *summed_of[2]; /* … and how large what it was added up of is; NULL: it is no sum */
     float *summed;             /* of the result, which is such an operand of others */
     bool adds;                 /* two operands, or takes one from the other */
-    bool relates;              /* … or is their quotient, or the angle of the two */
+    bool relates;              /* … or is their product or quotient, or the angle of the two */
     bool either_zero[2];       /* … where a sign or a pole counts, an operand whose 0 has either sign */
     bool wide[2];              /* … in f64, an operand that is a product */
     reader near[3];            /* margins of operands that have them; x is NULL where they have none */
@@ -983,7 +983,8 @@ static void open_again(job *j)
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     if (s->again[s->slot[j->id]] && v->lanes > 1) j->taken = fb_trial_taken(v);
     j->adds = j->node->op == FB_OP_ADD || j->node->op == FB_OP_SUB;
-    j->relates = j->adds || j->node->op == FB_OP_ATAN2 || j->node->op == FB_OP_DIV;
+    bool scales = j->node->op == FB_OP_MUL || j->node->op == FB_OP_DIV;
+    j->relates = j->adds || scales || j->node->op == FB_OP_ATAN2;
     for (int a = 0; a < j->node->n_args && !j->f64; a++)
         j->apart[a] = fb_trial_at(j->e, j->node->args[a])->lanes > 1 && s->apart[s->slot[j->node->args[a]]];
     if (!j->f64 || (!j->relates && turns[j->node->op].how != FB_TURN_COMPARISON)) return;
@@ -993,7 +994,7 @@ static void open_again(job *j)
         int slot = s->slot[from];
         const fb_trial_value *x = fb_trial_at(j->e, from);
         if (j->adds && x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken;
-        if (j->relates && j->node->op != FB_OP_DIV && x->n == v->n && x->cells) j->summed_of[a] = x->cells->summed;
+        if (j->relates && !scales && x->n == v->n && x->cells) j->summed_of[a] = x->cells->summed;
         j->apart[a] = x->lanes > 1 && s->apart[slot];
         j->wide[a] =
             j->adds && j->node->dtype == FB_F64 && x->lanes > 1 && !s->leaf[slot] && s->g->nodes[from].op == FB_OP_MUL;
@@ -1047,12 +1048,14 @@ static void add_wide(const job *j, chunk *c, int lanes, int n)
 }
 
 /* tanh(x) - mean(tanh(x)): the kernel of the mean may have kept more of x than the one that reads it to compute its tanh
- * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, a quotient or an angle
- * reads its operands as they may have been rounded, whatever the lane has for others. */
+ * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, a product, a quotient or
+ * an angle reads its operands as they may have been rounded, whatever the lane has for others. */
 static void read_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
+    bool multiplies = j->node->op == FB_OP_MUL;
     for (int a = 0; a < 2; a++) {
-        if (!j->apart[a]) continue;
+        const fb_node *from = &j->e->s->g->nodes[j->node->args[a]];
+        if (!j->apart[a] || (multiplies && fb_dtype_is_half(from->dtype))) continue;
         spread_of(lanes, n, c->x[a], c->spread);
         for (int l = FB_TRIAL_READ_FIRST; l < lanes; l++) {
             uint64_t key = fb_trial_key(j->e->s, l, j->node->args[a], FB_DRAW_READ) + (uint64_t)j->id;
@@ -1060,7 +1063,8 @@ static void read_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
             for (int k = 0; k < n; k++) {
                 double x = c->x[a][0][k];
                 double size = j->summed_of[a] ? fmax(fabs(x), (double)j->summed_of[a][at + k]) : fabs(x);
-                to[k] = fb_trial_read(x, c->x[a][l][k], c->spread[k], size, key);
+                to[k] = multiplies ? fb_trial_read_again(x, c->x[a][l][k], c->spread[k], from->dtype, key)
+                                   : fb_trial_read(x, c->x[a][l][k], c->spread[k], size, key);
             }
             c->x[a][l] = to;
         }

@@ -1282,7 +1282,8 @@ static void test_given_nodes_are_leaves(void **state)
 
 /* ---- blocks, samples, limits ---- */
 
-/* layer_norm, a softmax behind it, and a product. */
+/* layer_norm, a softmax behind it, and a product. The softmax reads the norm twice, for each alone as with all others:
+ * what several read they may have apart. */
 static int block_graph(rig *r, fb_id *want)
 {
     fb_attrs mean = {.n_axes = 1, .axes = {-1}, .keepdim = true};
@@ -1294,7 +1295,7 @@ static int block_graph(rig *r, fb_id *want)
     want[0] = m;
     want[1] = deviation;
     want[2] = y;
-    want[3] = add2(r, FB_OP_DIV, e, add_at(r, FB_OP_SUM, e, mean));
+    want[3] = add2(r, FB_OP_DIV, e, add2(r, FB_OP_ADD, add_at(r, FB_OP_SUM, e, mean), add_at(r, FB_OP_AMAX, y, mean)));
     want[4] = add_at(r, FB_OP_VIEW, add_at(r, FB_OP_PERMUTE, y, (fb_attrs){.n_axes = 2, .axes = {1, 0}}),
                      (fb_attrs){.shape = SHAPE(13, -1)});
     want[5] = add_at(r, FB_OP_SUM, y, (fb_attrs){.n_axes = 1, .axes = {0}});
@@ -2671,6 +2672,33 @@ static void test_sums_of_the_same_terms_in_other_orders(void **state)
     rig_free(&r);
 }
 
+/* s · a - s · b, of a sum s that a kernel may add up for each of the products: as much is left as a rounding of s makes
+ * of either, not only of their difference. */
+static void test_products_of_what_is_computed_twice(void **state)
+{
+    (void)state;
+    enum { ROWS = 40, N = 33 };
+    static const fb_op ops[] = {FB_OP_MATMUL, FB_OP_MUL};
+    for (int i = 0; i < 2; i++) {
+        rig r = rig_new();
+        fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(ROWS, N));
+        fb_id s = add1(&r, FB_OP_SIN, add_at(&r, FB_OP_SUM, x, (fb_attrs){.n_axes = 1, .axes = {1}, .keepdim = true}));
+        fb_id a = data(&r, FB_F32, SHAPE(1, 1), (double[]){1.25}),
+              b = data(&r, FB_F32, SHAPE(1, 1), (double[]){1.1875});
+        fb_id want[] = {add2(&r, FB_OP_SUB, add2(&r, ops[i], s, a), add2(&r, ops[i], s, b)), s};
+        trials *t = try_all(&r, want, 2);
+        int apart = 0;
+        for (int k = 0; k < ROWS; k++) {
+            double spread = spread_at(t, 0, k), of = spread_at(t, 1, k);
+            apart += spread > of / 2;
+            assert_true(spread < 3 * of);
+        }
+        assert_true(apart > ROWS * 3 / 4);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -2761,6 +2789,7 @@ int main(void)
         cmocka_unit_test(test_a_value_less_itself_is_nothing),
         cmocka_unit_test(test_close_ranks_are_exchanged),
         cmocka_unit_test(test_sums_of_the_same_terms_in_other_orders),
+        cmocka_unit_test(test_products_of_what_is_computed_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
