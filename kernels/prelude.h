@@ -573,7 +573,8 @@ static inline float fb_atan2f(float y, float x)
     float r = p * z * t + t;
     r = far ? 0.785398185f + (r - 2.18556941e-8f) : r;
     r = b > a ? 1.57079637f - (r + 4.37113883e-8f) : r;
-    r = copysignf(1.0f, x) < 0 ? 3.14159274f - (r + 8.74227766e-8f) : r;
+    bool upright = a == 0.0f && b > 0.0f; /* either zero of x has the same angle */
+    r = copysignf(1.0f, x) < 0 && !upright ? 3.14159274f - (r + 8.74227766e-8f) : r;
     return x != x || y != y ? x + y : copysignf(r, y);
 }
 

@@ -508,11 +508,7 @@ static void step(loops *l, fb_val v, const char *entry)
         else
             fb_emit(e, "%s = fb_wrap_mul(%s, %s);", acc, acc, a);
         break;
-    default:
-        if (f)
-            fb_emit(e, "%s += %s;", acc, a);
-        else
-            fb_emit(e, "%s = fb_wrap_add(%s, %s);", acc, acc, a);
+    default: fb_emit_add(e, l->s->values[x->args[0]].dtype, acc, a);
     }
 }
 
@@ -1458,10 +1454,7 @@ static void add_row(loops *l, bool half)
         fb_ix at = fb_ix_ravel(e->nest->pool, row->n, row->extent, row->var);
         to = fb_arena_printf(e->arena, "sums[%s]", fb_emit_index(e, at, false));
     }
-    if (fb_dtype_is_float(l->s->values[r->value].dtype))
-        fb_emit(e, "%s += %s;", to, value);
-    else
-        fb_emit(e, "%s = fb_wrap_add(%s, %s);", to, to, value);
+    fb_emit_add(e, l->s->values[r->value].dtype, to, value);
     close_to(l, outside);
 }
 
@@ -1635,10 +1628,7 @@ static void sum_points(loops *l, const fb_added *a, const fb_space *space)
     open_within(l, a);
     fb_emit_needed(e, sum->args[0], l->s->values[sum->args[0]].space);
     const char *to = sum_within(l, a), *value = fb_emit_ref(e, sum->args[0]);
-    if (fb_dtype_is_float(sum->dtype))
-        fb_emit(e, "%s += %s;", to, value);
-    else
-        fb_emit(e, "%s = fb_wrap_add(%s, %s);", to, to, value);
+    fb_emit_add(e, sum->dtype, to, value);
     close_to(l, outside);
     fb_emit_close(e);
     fb_emit_forget(e, mark);

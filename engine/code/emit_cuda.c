@@ -614,7 +614,7 @@ static void step(frame *f, fb_val v)
         fb_emit(e, real ? "%s += %s * %s;" : "%s = fb_wrap_add(%s, fb_wrap_mul(%s, %s));", acc, real ? a : acc,
                 real ? b : a, b);
     } else if (r.op == FB_OP_SUM || r.op == FB_OP_MEAN || r.op == FB_OP_MATMUL) {
-        fb_emit(e, "%s += %s;", acc, a);
+        fb_emit_add(e, x->dtype, acc, a);
     } else {
         fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, f->x.cut ? long_operation(f, &r) : operation_of(&r), acc,
                 fb_emit_type(f->e, v), a);
@@ -1501,14 +1501,13 @@ static void add_chunk(frame *f, const fb_data_var *index, int each)
 {
     fb_emitter *e = f->e;
     const fb_root *r = &f->s->roots[0];
-    bool real = fb_dtype_is_float(e->nest->graph->nodes[r->node].dtype);
     fb_emit_for(e, "int", "fb_word", "0", fb_emit_number(e, each * f->x.threads / e->target->warp), NULL);
     fb_emit_open(e, "for (unsigned fb_left = fb_words[fb_word]; fb_left; fb_left &= fb_left - 1)");
     fb_emit(e, "const fb_at fb_point = fb_chunk + fb_word * %d + __ffs(fb_left) - 1;", e->target->warp);
     declare_added(f, index, "fb_point");
     fb_emit_if(e, "%s == fb_owner", index->name);
     fb_emit_needed(e, r->value, f->s->values[r->value].space);
-    fb_emit(e, real ? "fb_sum += %s;" : "fb_sum = fb_wrap_add(fb_sum, %s);", fb_emit_ref(e, r->value));
+    fb_emit_add(e, e->nest->graph->nodes[r->node].dtype, "fb_sum", fb_emit_ref(e, r->value));
     fb_emit_close(e);
     fb_emit_close(e);
     fb_emit_close(e);

@@ -170,6 +170,9 @@ typedef struct {
 } fb_reduction;
 /* Of a running value, the reduction that it runs. */
 fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v);
+/* The statement that adds the next term to a sum. Integers wrap, for a compiler takes it that signed ones do not overflow
+ * and may make anything of a loop in which they do. */
+void fb_emit_add(fb_emitter *e, fb_dtype dtype, const char *to, const char *next);
 /* A running value from that of the elements before and that of the next ones; to be put into parentheses. */
 const char *fb_emit_running(fb_emitter *e, fb_val v, const char *so_far, const char *next);
 /* The same as a statement: `to` takes in what comes next. */

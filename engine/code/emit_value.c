@@ -632,19 +632,27 @@ fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v)
     }
 }
 
+void fb_emit_add(fb_emitter *e, fb_dtype dtype, const char *to, const char *next)
+{
+    fb_emit(e, is_float(dtype) ? "%s += %s;" : "%s = fb_wrap_add(%s, %s);", to, is_float(dtype) ? next : to, next);
+}
+
 /* Of floats, the product that no sum takes in unrounded: readers of one element would read two values. */
 const char *fb_emit_running(fb_emitter *e, fb_val v, const char *so_far, const char *next)
 {
     fb_dtype of = e->section->values[v].dtype;
-    if (fb_emit_reduction(e, v).op == FB_OP_SUM) return fb_arena_printf(e->arena, "%s + %s", so_far, next);
-    if (!is_float(of)) return fb_arena_printf(e->arena, "(%s)fb_wrap_mul(%s, %s)", fb_emit_type(e, v), so_far, next);
+    bool sum = fb_emit_reduction(e, v).op == FB_OP_SUM;
+    if (!is_float(of))
+        return fb_arena_printf(e->arena, "(%s)fb_wrap_%s(%s, %s)", fb_emit_type(e, v), sum ? "add" : "mul", so_far,
+                               next);
+    if (sum) return fb_arena_printf(e->arena, "%s + %s", so_far, next);
     return fb_arena_printf(e->arena, "fb_product%s(%s, %s)", of == FB_F64 ? "" : "f", so_far, next);
 }
 
 void fb_emit_run_on(fb_emitter *e, fb_val v, const char *to, const char *next)
 {
     if (fb_emit_reduction(e, v).op == FB_OP_SUM)
-        fb_emit(e, "%s += %s;", to, next);
+        fb_emit_add(e, e->section->values[v].dtype, to, next);
     else
         fb_emit(e, "%s = %s;", to, fb_emit_running(e, v, to, next));
 }

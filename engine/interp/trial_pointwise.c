@@ -396,9 +396,19 @@ static bool is_nothing(int lane, uint32_t draw)
     return lane == ALL || (lane == HALF && draw >> BIT & 1) || (lane == OTHERS && !(draw >> BIT & 1));
 }
 
+/* A truth or a sign, or the value of a step, on that side of a jump. */
+static double beyond(const job *j, double lane, double jump, bool above, int l, uint32_t draw)
+{
+    if (j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL) return above;
+    if (j->node->op == FB_OP_SIGN && is_nothing(l, draw)) return 0;
+    double to = above ? fmax(lane, nextafter(jump, INFINITY)) : fmin(lane, nextafter(jump, -INFINITY)), y;
+    fb_pointwise_f64(j->node->op, j->node->attrs, 1, &to, &to, &to, &y);
+    return y;
+}
+
 /* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A lane
  * in which the operand has overflowed to nothing decides nothing: its result stays; so does that of a lane which roundings
- * led past the next jump. */
+ * led past the next jump. If few are left and none goes where the exact one is not, the last of them does. */
 static void decide_steps(const job *j, chunk *c, int n)
 {
     const double far = 0.5;
@@ -411,18 +421,18 @@ static void decide_steps(const job *j, chunk *c, int n)
         if (!is_open(fabs(x - jump), c->spread[k])) continue;
         uint32_t draw = step_draw(j, c->x[0], k);
         bool apart = !one_jump && c->spread[k] > far;
+        int last = 0; /* of those that decide */
+        bool turns_it = false;
         for (int l = 1; l < lanes; l++) {
             double lane = c->x[0][l][k], at = apart ? nearest_jump(j, lane) : jump;
             if (isnan(lane) || (!one_jump && !(fabs(lane - at) <= (apart ? close_by : 1)))) continue;
             bool above = apart ? goes_above_apart(j, c, k, l, at, draw) : goes_above(l, draw);
-            double to = above ? fmax(lane, nextafter(at, INFINITY)) : fmin(lane, nextafter(at, -INFINITY));
-            if (truth)
-                c->y[l][k] = above;
-            else if (j->node->op == FB_OP_SIGN && is_nothing(l, draw))
-                c->y[l][k] = 0;
-            else
-                fb_pointwise_f64(j->node->op, j->node->attrs, 1, &to, &to, &to, &c->y[l][k]);
+            c->y[l][k] = beyond(j, lane, at, above, l, draw);
+            turns_it |= truth ? above != (x != 0) : c->y[l][k] != c->y[0][k];
+            last = l;
         }
+        bool other = truth ? x == 0 : x <= jump;
+        if (last && !turns_it && !apart) c->y[last][k] = beyond(j, c->x[0][last][k], jump, other, 0, draw);
     }
 }
 
@@ -897,8 +907,10 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
                                           .e = {y, y, y},
                                           .v = y},
                         beside)) {
-        for (int k = 0; k < n; k++)
-            if (isfinite(beside[k]) && beside[k] != 0) y[k] += share * beside[k];
+        for (int k = 0; k < n && share != 0; k++) {
+            if (!isfinite(beside[k]) || beside[k] == 0) continue;
+            y[k] += (alike ? share : most * fb_trial_swing(fb_trial_bits(y[k]), ~key)) * beside[k];
+        }
     }
     if (j->node->dtype == FB_F64) put_off_doubles(j, c, lane, n, y);
     if (chooses) keep_chosen(c, lane, n, before, y);

@@ -19,6 +19,7 @@ typedef struct {
     fb_trial_order order;
     fb_bound_repeats repeats;
     double large, small; /* of a product: of what is more than 1, and less, by magnitude */
+    double sides[2];     /* of a sum: of what is below 0 and above, by magnitude, where that may overflow */
     bool infinite;       /* of a product: a factor is, or is no number */
     double most;         /* the largest term by magnitude, where squares are too small to be summed up */
     double serial;       /* where it counts: the terms of a sum, one after the other in the accumulator */
@@ -68,12 +69,21 @@ static double root_of_squares(const sum_state *s)
     return has_squares(s) ? sqrt(s->squares) : sqrt((double)s->n) * s->most;
 }
 
+/* Terms whose squares add up to less cannot overflow, were there 2^40 of them. */
+static void sides_add(sum_state *s, const double *x, int n, double squares)
+{
+    for (int k = 0; k < n && squares > 0x1p170; k++) s->sides[x[k] > 0] += fabs(x[k]);
+}
+
 static void sum_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)
 {
     bool wide = dtype == FB_F64;
     for (int64_t at = 0; at < n; at += SUM_PART) {
         int count = n - at < SUM_PART ? (int)(n - at) : SUM_PART;
-        s->sum += add_part(x + at, count, &s->squares);
+        double squares = 0;
+        s->sum += add_part(x + at, count, &squares);
+        s->squares += squares;
+        sides_add(s, x + at, count, squares);
         s->partial = fmax(s->partial, fabs(s->sum));
         for (int k = 0; k < count && !has_squares(s); k++) s->most = fmax(s->most, fabs(x[at + k]));
         for (int k = 0; k < count && !s->exact.over; k++) fb_exactness_add(&s->exact, wide, x[at + k]);
@@ -91,9 +101,21 @@ static bool is_even(const sum_state *s, fb_dtype dtype)
     return n * s->squares - s->sum * s->sum < step * step * s->sum * s->sum;
 }
 
+/* As of products (below): terms, or sums on the way, may be beyond what the accumulator holds though their sum is not,
+ * and where they are so on both sides, infinity less infinity is no number. */
+static double sum_lost(const sum_state *s, fb_dtype dtype)
+{
+    double most = dtype == FB_F64 ? DBL_MAX : FLT_MAX;
+    if (isnan(s->sum) || !(s->sides[0] > most || s->sides[1] > most)) return 0;
+    if (s->sides[0] > most && s->sides[1] > most) return NAN;
+    return fabs(s->sum) <= most ? INFINITY : 0;
+}
+
 /* The size of the sum's error; 0: exact in any order. */
 static double sum_error(const sum_state *s, fb_dtype dtype)
 {
+    double lost = sum_lost(s, dtype);
+    if (s->n > 1 && lost != 0) return lost;
     if (s->n < 2 || !s->exact.over) return 0;
     double least = s->serial != 0 && isfinite(s->serial) ? 2 * fabs(s->serial - s->sum) : 0;
     if (is_even(s, dtype)) return (double)s->n * fb_trial_unit(dtype) * s->partial;
@@ -489,13 +511,16 @@ static bool is_open(const fb_trial_eval *e, fb_id id, int lane, double y, double
 }
 
 /* A product that may overflow or lose all, by its order, is infinite in some lanes and 0 in others; in the rest it is what
- * it is, or no number where it may do both: whatever is compared with it must not find all lanes of one mind. */
+ * it is, or no number where it may do both: whatever is compared with it must not find all lanes of one mind. A sum loses
+ * no more than its error. */
 static double lost_of(const fb_trial_eval *e, fb_id id, int lane, double y, double error)
 {
+    fb_op op = fb_trial_node(e, id)->op;
+    bool adds = op == FB_OP_SUM || op == FB_OP_MEAN || op == FB_OP_CUMSUM;
     switch (((uint64_t)lane + fb_trial_key(e->s, 0, id, FB_DRAW_SUM) % 3) % 3) { /* some of eight lanes have each */
     case 0: return isnan(error) ? NAN : y;
     case 1: return copysign(INFINITY, y);
-    default: return copysign(0, y);
+    default: return adds ? y : copysign(0, y);
     }
 }
 
@@ -736,6 +761,7 @@ static void running_add(sum_state *t, double term, fb_dtype dtype)
     t->sum += term;
     t->squares += term * term;
     t->partial = fmax(t->partial, fabs(t->sum));
+    sides_add(t, &term, 1, term * term);
     fb_exactness_add(&t->exact, dtype == FB_F64, term);
     fb_bound_repeat(&t->repeats, dtype, term);
 }

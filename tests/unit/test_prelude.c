@@ -168,6 +168,9 @@ static void test_atan2(void **state)
         if (!same && !(fabs(want) < 0x1p-126 && fabs(got) < 0x1p-125))
             fail_msg("atan2(%a, %a) is %a, not %a", (double)y, (double)x, got, want);
     }
+    /* Upright, whichever zero lies under it: who looks for the smallest angle takes the first of equal ones. */
+    for (int i = 0; i < EDGES; i++)
+        if (edges[i] != 0) assert_true(isnan(edges[i]) || fb_atan2f(edges[i], 0.0f) == fb_atan2f(edges[i], -0.0f));
 }
 
 static void test_half_floats(void **state)

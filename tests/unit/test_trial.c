@@ -2699,6 +2699,95 @@ static void test_products_of_what_is_computed_twice(void **state)
     }
 }
 
+/* 3e38 + 3e38 is beyond f32: what is taken from it then is taken from infinity. Where both sides are, a sum is no number
+ * in some order, and where one is, it may be infinite. */
+static void test_sums_beyond_the_accumulator_are_open(void **state)
+{
+    (void)state;
+    enum { N = 4, BEYOND = 1, FIT = 3, ROWS };
+    static const double terms[ROWS][N] = {{3e38, 3e38, -3e38, -2.5e38},
+                                          {3.4e38, 3.4e38, 3.4e38, 3.4e38},
+                                          {3e38, 3e38, -2.8e38, 0},
+                                          {1e38, 1e38, -1e38, 0}};
+    double x[2 * ROWS * N]; /* a second half of 0 */
+    for (int k = 0; k < 2 * ROWS * N; k++) {
+        int row = k / (2 * N), i = k % (2 * N);
+        x[k] = row == BEYOND ? (i < N ? 1 : -0.9) * terms[row][i % N] : i < N ? terms[row][i] : 0;
+    }
+    rig r = rig_new();
+    fb_id of = data(&r, FB_F32, SHAPE(ROWS, 2 * N), x);
+    fb_id want[] = {add_at(&r, FB_OP_SUM, of, last_axis), add_at(&r, FB_OP_MEAN, of, last_axis),
+                    add_at(&r, FB_OP_CUMSUM, of, (fb_attrs){.dim = 1})};
+    trials *t = try_all(&r, want, 3);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < ROWS; k++) {
+            int64_t at = i == 2 ? 2 * N * k + 2 * N - 1 : k;
+            int nan = 0, lost = lanes_lost(t, i, at);
+            for (int l = 1; l <= FB_TRIALS; l++) nan += isnan(t->at[i].v[l][at]);
+            assert_int_equal(nan > 0, k <= BEYOND);
+            assert_true(k == FIT ? lost == 0 : lost > 0 && lost < FB_TRIALS);
+        }
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* Whether a value is 0 is for those lanes to say in which it is a number, though they be few. 1 - tanh(10) is 0 or what
+ * tanh was rounded by; a share of ties is none where a lane has none. */
+static void test_few_lanes_decide_both_ways(void **state)
+{
+    (void)state;
+    enum { ROWS = 300, N = 7 };
+    rig r = rig_new();
+    fb_attrs tens = {.dtype = FB_F32, .shape = SHAPE(ROWS, 1), .dist = FB_DIST_UNIFORM, .value = 9.5, .high = 11};
+    fb_id one = constant(&r, FB_F32, 1), y = add2(&r, FB_OP_MATMUL, normal(&r, FB_OP_INPUT, FB_F32, SHAPE(ROWS, N)),
+                                                  normal(&r, FB_OP_PARAM, FB_F32, SHAPE(N, N)));
+    fb_id m = add1(&r, FB_OP_SIN, y);
+    fb_attrs keep = {.n_axes = 1, .axes = {-1}, .keepdim = true};
+    fb_id tie =
+        add_at(&r, FB_OP_CAST, add2(&r, FB_OP_EQ, m, add_at(&r, FB_OP_AMAX, m, keep)), (fb_attrs){.dtype = FB_F32});
+    fb_id share = add2(&r, FB_OP_MUL, tie, add2(&r, FB_OP_DIV, one, add_at(&r, FB_OP_SUM, tie, keep)));
+    fb_id rest = add2(&r, FB_OP_SUB, one, add1(&r, FB_OP_TANH, add(&r, FB_OP_INPUT, &tens, 0, NULL)));
+    fb_id sum = add2(&r, FB_OP_ADD, rest, share);
+    fb_id want[] = {sum, add_at(&r, FB_OP_CAST, sum, (fb_attrs){.dtype = FB_BOOL}), add1(&r, FB_OP_SIGN, sum)};
+    trials *t = try_all(&r, want, 3);
+    int few = 0;
+    for (int64_t k = 0; k < t->at[0].n; k++) {
+        int numbers = 0, truths = 0, signs = 0;
+        double sum_is = t->at[0].v[0][k], off = 0;
+        for (int l = 1; l <= FB_TRIALS; l++) {
+            numbers += !isnan(t->at[0].v[l][k]);
+            off = fmax(off, fabs(t->at[0].v[l][k] - sum_is));
+            truths += t->at[1].v[l][k] != t->at[1].v[0][k];
+            signs += t->at[2].v[l][k] <= 0;
+        }
+        if (!(sum_is < 1e-7 && off > sum_is)) continue;
+        few += numbers == 1 || numbers == 2;
+        assert_true(truths > 0 && signs > 0);
+    }
+    assert_true(few > 10);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* What 1 + erf loses is as large beside gelu(-4.4) as 1 is, and no two elements lose the same: of each less their mean as
+ * much is left as of the elements. */
+static void test_functions_lose_beside_one_by_one(void **state)
+{
+    (void)state;
+    enum { N = 33 };
+    double x[N];
+    for (int k = 0; k < N; k++) x[k] = (float)(-4.4 + 0.001 * k);
+    rig r = rig_new();
+    fb_id y = add1(&r, FB_OP_GELU, data(&r, FB_F32, SHAPE(1, N), x));
+    fb_id want[] = {
+        y, add2(&r, FB_OP_SUB, y, add_at(&r, FB_OP_MEAN, y, (fb_attrs){.n_axes = 1, .axes = {-1}, .keepdim = true}))};
+    trials *t = try_all(&r, want, 2);
+    for (int64_t k = 0; k < N; k++) assert_true(spread_at(t, 1, k) > spread_at(t, 0, k) / 16);
+    trials_free(t);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -2790,6 +2879,9 @@ int main(void)
         cmocka_unit_test(test_close_ranks_are_exchanged),
         cmocka_unit_test(test_sums_of_the_same_terms_in_other_orders),
         cmocka_unit_test(test_products_of_what_is_computed_twice),
+        cmocka_unit_test(test_sums_beyond_the_accumulator_are_open),
+        cmocka_unit_test(test_few_lanes_decide_both_ways),
+        cmocka_unit_test(test_functions_lose_beside_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
