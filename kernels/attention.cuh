@@ -117,8 +117,9 @@ template <class T> struct fb_is_inside<fb_inside<T>> {
 // ROWS: of a block, 64 for each warpgroup that multiplies. TILE: columns of scores at a time, WIDTH of them altogether. DEPTH:
 // k of the scores, in whole 16s; COLUMNS of V, in whole 64s. COPIERS: threads that copy and do nothing else; 0: all
 // threads copy. HIDES: some scores may be hidden. TURNS: a
-// warpgroup sends off its multiplications while another makes something of its scores.
-template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int STAGES, int COPIERS, bool HIDES, bool TURNS> struct fb_attention {
+// warpgroup sends off its multiplications while another makes something of its scores. TOGETHER: scores that f makes at once,
+// 1 or 8 (then WIDTH is a multiple of 8, and K and V lie row by row).
+template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int STAGES, int COPIERS, bool HIDES, bool TURNS, int TOGETHER> struct fb_attention {
     static constexpr int STRIP = 64, LINE_BYTES = 128, WIDE = 128;
     static constexpr int GROUPS = ROWS / 64, THREADS = WIDE * GROUPS + COPIERS;
     static constexpr int COPYING = COPIERS ? COPIERS : THREADS;
@@ -224,6 +225,13 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         return all != 0;
     }
 
+    // Which of a tile's columns of scores lies at this place. A thread has places 8i + 2t and 8i + 2t + 1; that of four such i
+    // it may have eight columns side by side, i and t change places.
+    FB_DEVICE int column(int place)
+    {
+        return TOGETHER == 1 ? place : (place & ~30) | (place >> 2 & 6) | (place << 2 & 24);
+    }
+
     // Tiles on their way: the next one of K, that of V which is one behind it, and how many have been sent for.
     template <class B0, class B1, class F0, class F1, class SEEN> struct courier {
         ELEM *k, *v;
@@ -248,14 +256,14 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
             if (next < TILES) {
                 const int stage = k_sent % STAGES;
                 if (k_sent >= STAGES) fb_count_wait(&c->k_empty[stage], (k_sent / STAGES - 1) & 1);
-                B0::load(k + stage * B0::SIZE, [&](int n, int at) { return b0_of(at, next * TILE + n); });
+                B0::load(k + stage * B0::SIZE, [&](int n, int at) { return b0_of(at, next * TILE + column(n)); });
                 brought<decltype(b0_of(0, 0))>(&c->k_full[stage]);
                 k_sent++;
             }
             if (behind < TILES) {
                 const int stage = v_sent % STAGES;
                 if (v_sent >= STAGES) fb_count_wait(&c->v_empty[stage], (v_sent / STAGES - 1) & 1);
-                B1::load(v + stage * B1::SIZE, [&](int n, int at) { return b1_of(behind * TILE + at, n); });
+                B1::load(v + stage * B1::SIZE, [&](int n, int at) { return b1_of(behind * TILE + column(at), n); });
                 brought<decltype(b1_of(0, 0))>(&c->v_full[stage]);
                 v_sent++;
             }
@@ -303,15 +311,30 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         bool grown;
     };
 
-    // Products become scores.
+    // Products become scores, of the tile from column n on.
     template <bool ALL, class F> FB_DEVICE void score(float (&x)[TILE / 2], int m, int n, F f)
     {
+        const int thread = threadIdx.x % 4;
+        if constexpr (TOGETHER == 1) {
 #pragma unroll
-        for (int i = 0; i < TILE / 2; i++) {
-            const int row = m + (i >> 1 & 1) * 8, at = n + i / 4 * 8 + (i & 1);
-            const bool inside = ALL || WIDTH % TILE == 0 || at < WIDTH;
-            const float y = f(row, inside ? at : WIDTH - 1, x[i]);
-            x[i] = inside ? y : -INFINITY;
+            for (int i = 0; i < TILE / 2; i++) {
+                const int row = m + (i >> 1 & 1) * 8, at = n + thread * 2 + i / 4 * 8 + (i & 1);
+                const bool inside = ALL || WIDTH % TILE == 0 || at < WIDTH;
+                const float y = f(row, inside ? at : WIDTH - 1, x[i]);
+                x[i] = inside ? y : -INFINITY;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < TILE / 16; i++) {
+                const int h = i & 1, from = i / 2 * 16 + 2 * h, at = n + i / 2 * 32 + thread * 8;
+                const bool inside = ALL || WIDTH % TILE == 0 || at < WIDTH;
+                float y[8];
+#pragma unroll
+                for (int j = 0; j < 8; j++) y[j] = x[from + j / 2 * 4 + j % 2];
+                f(m + 8 * h, inside ? at : WIDTH - 8, y);
+#pragma unroll
+                for (int j = 0; j < 8; j++) x[from + j / 2 * 4 + j % 2] = inside ? y[j] : -INFINITY;
+            }
         }
     }
 
@@ -381,9 +404,9 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         auto make = [&](float (&x)[TILE / 2], int t) {
             const int n = t * TILE;
             if ((WIDTH % TILE == 0 || n + TILE <= WIDTH) && (!HIDES || seen(64 * group, 64, n, TILE) == 2))
-                score<true>(x, m, n + threadIdx.x % 4 * 2, f_all);
+                score<true>(x, m, n, f_all);
             else
-                score<false>(x, m, n + threadIdx.x % 4 * 2, f);
+                score<false>(x, m, n, f);
             soften(x, r, scale);
         };
         for (int unseen = 0; unseen <= (HIDES ? 1 : 0); unseen++) {

@@ -209,6 +209,12 @@ static const char *first_sum(fb_emitter *e, fb_id node, fb_ix at)
     return "fb_sum";
 }
 
+static const char *sum_of_several(fb_emitter *e, fb_id node, fb_ix at)
+{
+    (void)e, (void)node, (void)at;
+    return "fb_c[v]";
+}
+
 /* A score is the product times a positive number (which the softmax applies along with its own): that; else 1. */
 static double scale_of(const writer *w)
 {
@@ -231,23 +237,19 @@ static const char *hidden_of(const writer *w)
     return fb_emit_literal(w->e, FB_F32, w->c->hidden / w->scale);
 }
 
-static void write_score(const writer *w, fb_val value, int space)
+/* What is made of a product, which is called `sum`. */
+static const char *score_of(const writer *w, fb_val value, int space, const char *sum)
 {
     fb_emitter *e = w->e;
     bool whole = w->scale == 1, asks = value != w->c->shown;
-    if (whole || asks) {
-        const fb_value *v = &e->nest->sections[0].values[value];
-        fb_val made = whole ? value : v->args[0];
-        fb_emit_needed(e, made, space);
-        const char *text = fb_emit_ref(e, made);
-        if (whole)
-            fb_emit(e, "return %s;", text);
-        else
-            fb_emit(e, "return %s ? %s : %s;", text, v->args[1] == w->c->shown ? "fb_sum" : hidden_of(w),
-                    v->args[1] == w->c->shown ? hidden_of(w) : "fb_sum");
-    } else {
-        fb_emit(e, "return fb_sum;");
-    }
+    if (!whole && !asks) return sum;
+    const fb_value *v = &e->nest->sections[0].values[value];
+    fb_val made = whole ? value : v->args[0];
+    fb_emit_needed(e, made, space);
+    const char *text = fb_emit_ref(e, made);
+    if (whole) return text;
+    bool shows = v->args[1] == w->c->shown;
+    return fb_arena_printf(e->arena, "%s ? %s : %s", text, shows ? sum : hidden_of(w), shows ? hidden_of(w) : sum);
 }
 
 /* What `value` of the middle becomes, of the first product's element. */
@@ -256,16 +258,24 @@ static void write_made(const writer *w, fb_val value, const char *end)
     fb_emitter *e = w->e;
     const fb_section *s = &e->nest->sections[0];
     int used = fb_names_count(e->used);
-    e->on_chip = first_sum;
+    bool several = w->tile.together > 1;
+    e->on_chip = several ? sum_of_several : first_sum;
     fb_emit_section(e, 0);
     const fb_value *v = &s->values[w->c->made];
-    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_n, %s fb_sum) -> %s", w->sum, w->sum);
+    if (several)
+        fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_n, %s (&fb_c)[%d])", w->sum, w->tile.together);
+    else
+        fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_n, %s fb_sum) -> %s", w->sum, w->sum);
     fb_emit_cuda_declare(w->e, w->c->row, w->c->rows % w->tile.rows ? last_row(w) : "m0 + fb_m");
-    if (v->space != FB_NONE && s->spaces[v->space].n)
+    if (several)
+        fb_emit_cuda_open_together(e, v->space, w->tile.together, "fb_n");
+    else if (v->space != FB_NONE && s->spaces[v->space].n)
         fb_emit_cuda_declare(w->e, s->spaces[v->space].var[0], "fb_n");
     else if (s->rows.n > s->blocked)
         fb_emit_cuda_declare(w->e, s->rows.var[s->blocked], "fb_n");
-    write_score(w, value, v->space);
+    const char *score = score_of(w, value, v->space, several ? "fb_c[v]" : "fb_sum");
+    fb_emit(e, several ? "fb_c[v] = %s;" : "return %s;", score);
+    if (several) fb_emit_close(e);
     fb_emit_close_by(e, end);
     fb_names_forget(e->used, used);
 }
@@ -476,9 +486,9 @@ static void declare_tile(const writer *w)
     if (t->wide) fb_emit_remark(e, "by whole warpgroups: 64 rows each multiply, the last copies");
     if (t->attends) fb_emit_remark(e, "by whole warpgroups of 64 rows each, with what fb_chain_wide stands on");
     if (t->attends)
-        fb_emit(e, "using fb_tile = fb_attention<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %s, %s>;", w->element,
+        fb_emit(e, "using fb_tile = fb_attention<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %s, %s, %d>;", w->element,
                 t->rows, t->tile, last->depth, t->depth, t->columns, t->stages, t->copiers,
-                w->c->n_seen ? "true" : "false", t->rows > 64 ? "true" : "false");
+                w->c->n_seen ? "true" : "false", t->rows > 64 ? "true" : "false", t->together);
     else if (t->wide)
         fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w->element, t->rows, t->tile,
                 last->depth, t->depth, t->columns, t->stages);

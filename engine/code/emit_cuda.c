@@ -2055,6 +2055,15 @@ void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ct
     store_group(&f, &w, 0, inside, ctx);
 }
 
+void fb_emit_cuda_open_together(fb_emitter *e, int space, int vector, const char *first)
+{
+    frame f = {.e = e, .s = e->section};
+    walk w = walk_by(e, &e->section->spaces[space], vector, fb_space_points(&e->section->spaces[space]) / vector);
+    fb_emit_cuda_declare(e, w.first, first);
+    load_packs(&f, &w, space, NULL);
+    open_each(&f, &w);
+}
+
 void fb_emit_cuda_row(fb_emitter *e, int threads, int team, const char *lane)
 {
     enum { FEW_STEPS = 4 }; /* the blocks of a tile leave few registers: a whole row's loads at once would crowd them */

@@ -11,6 +11,9 @@ int fb_emit_cuda_vector(const fb_emitter *e, const fb_section *s);
  * loaded for all of them; then what is stored. `inside` writes what comes first for each. */
 void fb_emit_cuda_load_group(fb_emitter *e, int vector, const char *point);
 void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
+/* `vector` elements of a space from `first` on, along its only variable: loads what comes for all of them at once and opens
+ * them, one after the other; `v` counts them. */
+void fb_emit_cuda_open_together(fb_emitter *e, int space, int vector, const char *first);
 /* All passes over one row of the emitter's section, whose row variables are declared, by `team` of a block's threads
  * (fb_schedule_tile_team); `lane`: which of them this one is. */
 void fb_emit_cuda_row(fb_emitter *e, int threads, int team, const char *lane);

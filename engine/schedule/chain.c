@@ -6,6 +6,7 @@
 #include "base/integer.h"
 #include "base/str.h"
 #include "nest/parts.h"
+#include "schedule/schedule.h"
 #include "schedule/tile_cost.h"
 
 enum {
@@ -196,6 +197,38 @@ static bool attention_fits(const fb_chain *c, fb_chain_tile *t, int stages)
     return t->shared_bytes <= c->shared_bytes && registers <= (groups == 3 ? 128 : 176);
 }
 
+static bool is_contiguous(const fb_nest *nest, fb_ix at, fb_ix along)
+{
+    int64_t stride = 0;
+    fb_ix rest;
+    return fb_ix_is_var(nest->pool, along) && fb_ix_stride(nest->pool, at, along, &stride, &rest) && stride == 1;
+}
+
+/* Loads that are made for each score, as of a mask or a bias that lies in memory; those of several at once where `packed`. */
+static int loads_of_score(const fb_nest *nest, bool packed)
+{
+    const fb_section *s = &nest->sections[0];
+    int space = s->values[nest->chain->made].space, n = 0;
+    if (space == FB_NONE || !s->spaces[space].n) return 0;
+    fb_ix column = s->spaces[space].var[0];
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        n += v->kind == FB_VALUE_LOAD && v->space == space && !fb_nest_is_product(nest, v->node) &&
+             (!packed || fb_packs_load(nest, s, v, column, FB_CHAIN_TOGETHER));
+    }
+    return n;
+}
+
+/* A thread has two neighbours of each eight columns. Where rows of both right operands are columns of scores, they are
+ * dealt out so that it has eight in a row instead, which come from memory at once. */
+static int scores_together(const fb_nest *nest)
+{
+    const fb_chain_link *first = &nest->chain->link[0], *last = last_of(nest->chain);
+    bool by_rows = is_contiguous(nest, first->b_at, first->k) && is_contiguous(nest, last->b_at, last->n);
+    bool whole = last->depth % FB_CHAIN_TOGETHER == 0;
+    return by_rows && whole && loads_of_score(nest, true) ? FB_CHAIN_TOGETHER : 1;
+}
+
 static bool choose_attention(const fb_nest *nest, fb_chain_tile *out, int size, const int64_t *knob)
 {
     const fb_chain *c = nest->chain;
@@ -219,6 +252,7 @@ static bool choose_attention(const fb_nest *nest, fb_chain_tile *out, int size, 
             if (!attention_fits(c, &t, (int)stages) && (knob[FB_KNOB_STAGES] || !attention_fits(c, &t, 2))) continue;
             /* a multiprocessor has room for one block whose threads give registers to each other */
             t.launched = t.copiers && t.blocks > c->units ? c->units : t.blocks;
+            t.together = scores_together(nest);
             *out = t;
             return true;
         }
@@ -333,29 +367,17 @@ void fb_schedule_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int
     }
 }
 
-/* Loads that are made for each score, as of a mask or a bias that lies in memory. */
-static int loads_of_score(const fb_nest *nest)
-{
-    const fb_section *s = &nest->sections[0];
-    const fb_value *made = &s->values[nest->chain->made];
-    int n = 0;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        n += v->kind == FB_VALUE_LOAD && v->space != FB_NONE && v->space == made->space &&
-             !fb_nest_is_product(nest, v->node);
-    }
-    return n;
-}
-
 static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_chain_tile *x)
 {
+    int packed = x->together > 1 ? loads_of_score(nest, true) : 0;
     fb_attention_work w = {.blocks = x->blocks,
                            .shared_bytes = x->shared_bytes,
                            .rows = x->rows,
                            .tile = x->tile,
                            .depth = x->depth,
                            .columns = x->columns,
-                           .loads = loads_of_score(nest)};
+                           .loads = loads_of_score(nest, false) - packed,
+                           .packs = packed};
     fb_schedule_chain_tiles(nest, x, &w.all, &w.most);
     return fb_attention_us(m, &w);
 }

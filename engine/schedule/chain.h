@@ -9,6 +9,8 @@
 enum { FB_CHAIN_WARPS_M = 2, FB_CHAIN_WARPS_N = 4 };
 /* Where whole warpgroups multiply: k of a step, and bytes of small operands that may lie beside the tiles. */
 enum { FB_CHAIN_STRIP = 64, FB_CHAIN_NEAR = 8192 };
+/* Neighbouring scores that a thread may make together. */
+enum { FB_CHAIN_TOGETHER = 8 };
 
 typedef struct {
     bool tensor;  /* tensor cores: 16-bit operands, or f32 as tf32 */
@@ -16,6 +18,8 @@ typedef struct {
     bool wide;    /* whole warpgroups multiply: fb_chain_wide of kernels/wgmma.cuh */
     int copiers;  /* if attends: threads that only copy; 0: all do */
     bool attends; /* … a tile of scores at a time: kernels/attention.cuh */
+    int together; /* if attends: scores of a row that a thread makes at once, FB_CHAIN_TOGETHER where what they are made of
+                   * comes so from memory; else 1 */
     int rows, warp_rows; /* of a block, of a warp */
     int tile;            /* columns of the first product that are on chip at once; if whole, all, in whole warps */
     int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments */

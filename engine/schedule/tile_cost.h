@@ -59,7 +59,8 @@ double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
 /* The same of blocks that take rows through scores a tile at a time: `all` tiles together, `most` of one block. */
 typedef struct {
     int64_t blocks, all, most, shared_bytes;
-    int rows, tile, depth, columns, loads; /* loads: for each score */
+    int rows, tile, depth, columns;
+    int loads, packs; /* for each score: loads of its own, and those of eight together */
 } fb_attention_work;
 double fb_attention_us(const fb_machine *m, const fb_attention_work *w);
 

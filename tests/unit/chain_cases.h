@@ -37,9 +37,9 @@ static inline fb_graph *mlp_turned(int64_t rows, int64_t in, int64_t hidden, int
     return with_output(g, NODE(g, FB_OP_TANH, "y", NULL, y));
 }
 
-/* WINDOW: the row's own column and 50 before it. LATE: a row sees what is 40 or more before it, the first ones nothing.
- */
-typedef enum { NO_MASK, ADDED, CAUSAL, WINDOW, LATE } mask_kind;
+/* ADDED, CHOSEN: numbers, or truths, in memory. PADDED: both for all rows alike, as of what a batch is filled up with.
+ * WINDOW: the row's own column and 50 before it. LATE: a row sees what is 40 or more before it, the first ones nothing. */
+typedef enum { NO_MASK, ADDED, CHOSEN, PADDED, CAUSAL, WINDOW, LATE } mask_kind;
 
 /* softmax(q kᵀ / 4 + mask) v with q, k, v [heads, …]. */
 static inline fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int64_t dim, mask_kind mask,
@@ -54,6 +54,13 @@ static inline fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int
     fb_id s = NODE(g, FB_OP_MUL, "scaled", NULL, NODE(g, FB_OP_MATMUL, "scores", NULL, q, turned), quarter);
     if (mask == ADDED)
         s = NODE(g, FB_OP_ADD, "masked", NULL, s, source(g, FB_OP_INPUT, "mask", SHAPE(rows, keys), dtype));
+    fb_id never = node(g, FB_OP_CONST, "never", &(fb_attrs){.value = -1e30, .dtype = dtype}, 0, NULL);
+    if (mask == PADDED)
+        s = NODE(g, FB_OP_ADD, "biased", NULL, s, source(g, FB_OP_INPUT, "bias", SHAPE(heads, 1, keys), dtype));
+    if (mask == CHOSEN || mask == PADDED) {
+        fb_shape shape = mask == CHOSEN ? SHAPE(heads, rows, keys) : SHAPE(1, 1, keys);
+        s = NODE(g, FB_OP_WHERE, "masked", NULL, source(g, FB_OP_INPUT, "sees", shape, FB_BOOL), s, never);
+    }
     if (mask >= CAUSAL) {
         fb_attrs down = {.shape = SHAPE(rows, keys), .dtype = FB_I32, .dim = 0}, right = down;
         right.dim = 1;
@@ -64,7 +71,6 @@ static inline fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int
         if (mask == WINDOW)
             sees = NODE(g, FB_OP_LOGICAL_AND, "window", NULL, sees,
                         NODE(g, FB_OP_LE, "near", NULL, NODE(g, FB_OP_SUB, "apart", NULL, row, column), far));
-        fb_id never = node(g, FB_OP_CONST, "never", &(fb_attrs){.value = -1e30, .dtype = dtype}, 0, NULL);
         s = NODE(g, FB_OP_WHERE, "masked", NULL, sees, s, never);
     }
     return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, s), v));

@@ -144,8 +144,13 @@ static void test_attention(void **state)
         {attention(1, 140, 600, 64, LATE, FB_BF16), 1},   /* rows that see nothing */
         {attention(5, 136, 140, 32, CAUSAL, FB_BF16), 2}, /* ten blocks of rows for two that stay */
         {attention(1, 390, 70, 16, NO_MASK, FB_F16), 1},  /* four for one, of one tile each */
+        /* what comes eight elements at once: whole tiles, a part of one, narrow ones, one warpgroup */
+        {attention(1, 130, 256, 64, ADDED, FB_BF16), 1},
+        {attention(2, 100, 200, 64, CHOSEN, FB_F16), 1},
+        {attention(1, 70, 168, 200, CHOSEN, FB_BF16), 1},
+        {attention(2, 64, 104, 40, PADDED, FB_F16), 1},
     };
-    enum { CASES = sizeof cases / sizeof *cases };
+    enum { CASES = sizeof cases / sizeof *cases, TOGETHER = 4 };
     unit u = {0};
     fb_program *programs[CASES];
     int number[CASES];
@@ -157,6 +162,8 @@ static void test_attention(void **state)
         if (!programs[i]) fail_msg("%s", err.text);
         assert_int_equal(programs[i]->n_kernels, 1);
         if (!strstr(programs[i]->kernels[0].source, "fb_attention<")) fail_msg("case %d", i);
+        bool together = strstr(programs[i]->kernels[0].source, "(&fb_c)[8]");
+        if (together != (i >= CASES - TOGETHER)) fail_msg("case %d: %d", i, together);
         fb_plan_free(plan);
         fb_planner_free(planner);
         number[i] = unit_add_cuda(&u, programs[i]);
