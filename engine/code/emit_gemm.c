@@ -394,6 +394,14 @@ static void write_type(const writer *w)
         fb_emit(w->e, "using fb_tile = fb_direct<%d, %d, %d, %d>;", x->m, x->n, x->k, x->threads);
         return;
     }
+    if (x->wide) {
+        fb_needs_text(&w->e->needs, FB_TEXT_GEMM_WIDE);
+        w->e->needs.warpgroups = true;
+        fb_emit_remark(w->e, "by whole warpgroups: 64 rows each multiply, the last copies");
+        fb_emit(w->e, "using fb_tile = fb_gemm_wide<%s, %d, %d, %d>;", w->element, x->m, x->n, x->stages);
+        fb_emit(w->e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", x->threads);
+        return;
+    }
     if (!x->tensor)
         fb_str_addf(&how, ", %d, %s, %s", x->slices, fb_tile_left(w->e->nest, 0).along_k ? "true" : "false",
                     fb_tile_right(w->e->nest, 0).along_k ? "true" : "false");
@@ -432,7 +440,7 @@ void fb_emit_cuda_gemm(fb_emitter *e)
         return;
     }
     write_type(&w);
-    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+    fb_emit(e, "extern __shared__ __align__(%d) unsigned char fb_shared[];", w.tile.wide ? 1024 : 16);
     write_places(&w);
     w.by = fb_tile_epilogue_of(e->nest, e->knobs, &w.tile);
     if (w.by.early) write_early(&w);

@@ -11,6 +11,7 @@
  * each other. */
 typedef enum {
     FB_TEXT_WGMMA,
+    FB_TEXT_GEMM_WIDE,
     FB_TEXT_ATTENTION,
     FB_TEXT_SORTED,
     FB_TEXT_CLUSTER,
@@ -46,6 +47,7 @@ typedef struct {
 static inline void fb_needs_text(fb_needs *n, fb_text text)
 {
     static const unsigned below[FB_TEXTS] = {
+        [FB_TEXT_GEMM_WIDE] = 1u << FB_TEXT_WGMMA,
         [FB_TEXT_ATTENTION] = 1u << FB_TEXT_WGMMA,
         [FB_TEXT_RANKED] = 1u << FB_TEXT_SORTED | 1u << FB_TEXT_SCAN,
         [FB_TEXT_ADDED] = 1u << FB_TEXT_SORTED,

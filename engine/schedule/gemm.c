@@ -54,9 +54,17 @@ int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int ph
     return fb_gemm_steps(nest->tiled, tile, phase) * tile_bytes(nest->tiled, tile->n, tile->k);
 }
 
+/* Steps of both operands and two counts for each; then the sums. */
+static int64_t wide_bytes(const fb_gemm_tile *x)
+{
+    int64_t steps = (int64_t)x->stages * ((x->m + x->n) * x->k * 2 + 2 * 8), sums = (int64_t)x->m * (x->n + 8) * 4;
+    return steps > sums ? steps : sums;
+}
+
 int64_t fb_gemm_shared(const fb_tiled *t, const fb_gemm_tile *x)
 {
     if (x->direct) return fb_direct_shared(x);
+    if (x->wide) return wide_bytes(x);
     int64_t operands = x->stages * (tile_bytes(t, x->m, x->k) + (t->kept ? 0 : tile_bytes(t, x->n, x->k)));
     int64_t sums = (int64_t)x->m * (x->n + (x->tensor ? 8 : 4)) * fb_gemm_sum_bytes(t);
     return operands > sums ? operands : sums;
@@ -268,6 +276,34 @@ static void settle(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     if (fb_gemm_shared(t, x) > t->shared_bytes && !set[FB_KNOB_TILE_K]) x->k /= 2;
 }
 
+/* By whole warpgroups, where these have a product of 16 bits as it lies in memory, and tiles enough for all
+ * multiprocessors; or where a knob asks for their step. */
+static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *out)
+{
+    enum { ROWS = 128, STEP = 64, MOST = 256, LEAST_STEPS = 4, STAGES = 4, WARP_ROWS = 64, GROUP = 128 };
+    const fb_tiled *t = nest->tiled;
+    bool machine = t->capability == 9 && nest->clusters, asked = set[FB_KNOB_TILE_K] == STEP;
+    if (!machine || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round || t->n_phases != 1) return false;
+    if ((set[FB_KNOB_TILE_K] && !asked) || set[FB_KNOB_SPLIT_K] > 1) return false;
+    if (set[FB_KNOB_TILE_M] && set[FB_KNOB_TILE_M] != ROWS) return false;
+    if (!asked && (t->phases[0].k < LEAST_STEPS * STEP || t->rows < ROWS)) return false;
+    if (!fb_tile_left(nest, 0).pieces || !fb_tile_right(nest, 0).pieces) return false;
+    fb_gemm_tile x = {.tensor = true, .wide = true, .split = 1, .slices = 1, .m = ROWS, .k = STEP, .stages = STAGES};
+    x.warp_m = WARP_ROWS;
+    x.threads = GROUP * (ROWS / WARP_ROWS + 1);
+    if (set[FB_KNOB_STAGES]) x.stages = (int)set[FB_KNOB_STAGES];
+    for (x.n = MOST; x.n >= MOST / 2; x.n /= 2) {
+        x.strip = x.n / t->n_strips;
+        if (x.n % t->n_strips || x.strip % LEAST || (set[FB_KNOB_TILE_N] && set[FB_KNOB_TILE_N] != x.n)) continue;
+        bool few = x.strip / 2 >= t->columns || fb_gemm_blocks(t, &x) < t->units;
+        if ((!asked && few) || x.stages < 2 || fb_gemm_shared(t, &x) > t->shared_bytes) continue;
+        x.warp_n = x.n;
+        *out = x;
+        return true;
+    }
+    return false;
+}
+
 static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
 {
     const fb_tiled *t = nest->tiled;
@@ -279,9 +315,11 @@ static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out
                          "`%s` is a product in bf16, which tensor cores have from compute capability 8.0 on",
                          name_of(nest));
     const int64_t *set = (knobs ? knobs : &fb_knobs_automatic)->value;
-    fb_gemm_tile lanes = x, direct;
+    fb_gemm_tile lanes = x, direct, wide;
     double cycles, of_direct;
-    if (fb_lanes_are_for(t) && take_knobs(nest, set, &lanes, why) && fb_lanes_choose(nest, set, &lanes, &cycles)) {
+    if (choose_wide(nest, set, &wide)) {
+        x = wide;
+    } else if (fb_lanes_are_for(t) && take_knobs(nest, set, &lanes, why) && fb_lanes_choose(nest, set, &lanes, &cycles)) {
         x = fb_direct_choose(nest, set, &direct, &of_direct) && of_direct < cycles ? direct : lanes;
     } else {
         if (!t->whole)

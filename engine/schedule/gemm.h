@@ -7,6 +7,7 @@
 
 typedef struct {
     bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
+    bool wide;   /* … by whole warpgroups: kernels/gemm_wide.cuh */
     bool direct; /* each thread has all rows of its columns, and reads these where they lie (schedule/direct.c) … */
     bool joined; /* … and tiles go on from one batch's columns to the next one's, whose rows are the same */
     int period, together; /* … `together` steps k = period · c + t of neighbouring c at a time; period 0: as k goes */

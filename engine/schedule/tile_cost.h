@@ -56,6 +56,15 @@ typedef struct {
 } fb_wide_work;
 double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
 
+/* The same of blocks with one product: `steps` times m × step by step × n. */
+typedef struct {
+    int64_t blocks;
+    int m, n, step;
+    double steps;
+    int stages, usual; /* as above */
+} fb_wide_tile_work;
+double fb_wide_tile_us(const fb_machine *m, const fb_wide_tile_work *w);
+
 /* The same of blocks that take rows through scores a tile at a time: `all` tiles together, `most` of one block. */
 typedef struct {
     int64_t blocks, all, most, shared_bytes;
