@@ -77,18 +77,28 @@ static const char *returned(const writer *w, const fb_tile_operand *x, bool guar
     return fb_emit_cuda_operand_type(w->e, w->element, x->pieces, guarded);
 }
 
+/* Where a tile reaches beyond an operand whose pieces are copied by few threads, these copy its last rows (columns) once
+ * more: what is made of them is not stored. */
+static const char *clamped(const writer *w, const char *at, int64_t extent, int64_t by, bool along_k)
+{
+    enum { PIECE = 8 };
+    if (!w->tile.wide || !fb_emit_cuda_is_guarded(extent, by)) return at;
+    return fb_arena_printf(w->e->arena, "min(%s, (fb_at)%" PRId64 ")", at, extent - (along_k ? 1 : PIECE));
+}
+
 static void write_left(const writer *w, int phase, const fb_tile_operand *x)
 {
     fb_emitter *e = w->e;
     const fb_phase *p = &w->t->phases[phase];
     const bool piece = x->pieces || x->words;
-    bool guarded = fb_emit_cuda_is_guarded(w->t->rows, w->tile.m) || fb_emit_cuda_is_guarded(p->k, w->tile.k);
+    const bool rows = !w->tile.wide && fb_emit_cuda_is_guarded(w->t->rows, w->tile.m);
+    bool guarded = rows || fb_emit_cuda_is_guarded(p->k, w->tile.k);
     fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", returned(w, x, guarded));
     const char *inside = NULL;
-    fb_emit_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m, piece, &inside);
+    if (rows) fb_emit_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m, piece, &inside);
     fb_emit_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
     if (!w->tile.joined) fb_emit_cuda_declare(w->e, p->left.batch, "fb_batch"); /* else it is the same in all */
-    fb_emit_cuda_declare(w->e, p->left.outer, "m0 + fb_m");
+    fb_emit_cuda_declare(w->e, p->left.outer, clamped(w, "m0 + fb_m", w->t->rows, w->tile.m, x->along_k));
     fb_emit_cuda_declare(w->e, p->left.k, "fb_k");
     fb_emit_tiled_element(w, e->nest->n_sections + phase, &p->left, piece, inside);
     fb_emit_close_by(e, "},");
@@ -132,40 +142,76 @@ static void write_joined(const writer *w)
                 n);
 }
 
+/* Strips of several products, by a branch for each. */
+static void write_strips(const writer *w, const fb_phase *p, const char *own, bool piece, const char *inside)
+{
+    fb_emitter *e = w->e;
+    for (int s = 0; s < w->t->n_strips; s++) {
+        if (p->product[s] == FB_NONE) continue;
+        fb_emit_if(e, "fb_strip == %d", s);
+        const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
+        fb_emit_tiled_right(w, p->product[s], column, piece, inside);
+        fb_emit_close(e);
+    }
+    fb_emit(e, "return {};");
+}
+
+/* … or the places in all of them, of which one is taken: few threads copy for a whole tile, and branches between copies
+ * would be what it waits for. */
+static bool chooses_places(const writer *w, const fb_phase *p)
+{
+    bool all = w->tile.wide;
+    for (int s = 0; s < w->t->n_strips; s++) all &= p->product[s] != FB_NONE;
+    return all;
+}
+
+static void write_places_of(const writer *w, const fb_phase *p, const char *own, bool piece, const char *inside)
+{
+    fb_emitter *e = w->e;
+    FB_ASSERT(piece);
+    const char *at = NULL;
+    for (int s = 0; s < w->t->n_strips; s++) {
+        const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
+        fb_emit_open(e, "const fb_inside<%s> fb_of%d = [&]() -> fb_inside<%s>", w->element, s, w->element);
+        fb_emit_tiled_right(w, p->product[s], column, true, NULL);
+        fb_emit_close_by(e, "}();");
+        at = at ? fb_arena_printf(e->arena, "fb_strip == %d ? fb_of%d.at : %s", s, s, at) : "fb_of0.at";
+    }
+    if (inside)
+        fb_emit(e, "return {%s, %s};", at, inside);
+    else
+        fb_emit(e, "return %s;", at);
+}
+
 static void write_right(const writer *w, const fb_phase *p, const fb_tile_operand *x)
 {
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
     const bool piece = x->pieces || x->words;
     const int64_t across = fb_tile_across(t, &w->tile);
-    const char *own = "n0 + fb_n",
-               *all = fb_emit_tiled_strips(w, p, t->n_strips > 1 || w->tile.joined ? "fb_column" : own);
+    const bool strips = t->n_strips > 1, chooses = chooses_places(w, p);
+    const char *own = strips ? fb_arena_printf(e->arena, "n0 + fb_n %% %d", w->tile.strip) : "n0 + fb_n";
+    const char *column = clamped(w, own, across, w->tile.strip, x->along_k);
+    const char *all = fb_emit_tiled_strips(w, p, strips || w->tile.joined ? "fb_column" : column);
     const int steps = w->tile.direct ? 1 : w->tile.k; /* a direct tile asks for no element beyond k */
-    bool guarded = !all || fb_emit_cuda_is_guarded(across, w->tile.strip) || fb_emit_cuda_is_guarded(p->k, steps);
+    bool beyond = !w->tile.wide && fb_emit_cuda_is_guarded(across, w->tile.strip);
+    bool guarded = (!all && !chooses) || beyond || fb_emit_cuda_is_guarded(p->k, steps);
     fb_emit_open(e, "[&](%s, fb_at fb_n) -> %s", w->tile.period ? "fb_at fb_period, fb_at fb_step" : "fb_at fb_k",
                  returned(w, x, guarded));
-    if (t->n_strips > 1) {
-        fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
+    if (strips) {
+        fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = %s;", w->tile.strip, column);
         own = "fb_column";
     }
     const char *inside = NULL;
-    fb_emit_cuda_guard(w->e, own, across, w->tile.strip, piece, &inside);
+    if (!w->tile.wide) fb_emit_cuda_guard(w->e, own, across, w->tile.strip, piece, &inside);
     fb_emit_cuda_guard(w->e, "fb_k", p->k, steps, piece, &inside);
     write_joined(w);
     const fb_replaced steps_of_periods = periods_of(w, p);
     if (w->tile.period) e->replaced = &steps_of_periods;
-    if (all) {
+    if (all)
         fb_emit_tiled_right(w, p->product[0], all, piece, inside);
-    } else {
-        for (int s = 0; s < t->n_strips; s++) {
-            if (p->product[s] == FB_NONE) continue;
-            fb_emit_if(e, "fb_strip == %d", s);
-            const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
-            fb_emit_tiled_right(w, p->product[s], column, piece, inside);
-            fb_emit_close(e);
-        }
-        fb_emit(e, "return {};");
-    }
+    else
+        (chooses ? write_places_of : write_strips)(w, p, own, piece, inside);
     e->replaced = NULL;
     fb_emit_close_by(e, "});");
 }

@@ -9,6 +9,8 @@
 #include "schedule/gemm_parts.h"
 #include "schedule/tile.h"
 
+#include <math.h>
+
 enum {
     LEAST = 16,            /* rows and columns of a tile: what tensor cores multiply at once */
     MOST_ROW = 1024,       /* columns of a tile that holds whole rows */
@@ -220,7 +222,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     const fb_tiled *t = nest->tiled;
     int64_t sums = (int64_t)x->m * x->n;
     bool has_warps = x->threads > 0 || choose_warps(nest->target->warp, x);
-    if (!has_warps || sums + (int64_t)OTHER * x->threads > REGISTERS)
+    if (!has_warps || (!x->wide && sums + (int64_t)OTHER * x->threads > REGISTERS))
         return FB_REFUSE(
             why, UNSUPPORTED, FB_RULE_SIZE,
             "a tile of %d × %d of `%s` needs more registers than a multiprocessor has: %lld for its sums alone, of %d",
@@ -276,32 +278,57 @@ static void settle(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     if (fb_gemm_shared(t, x) > t->shared_bytes && !set[FB_KNOB_TILE_K]) x->k /= 2;
 }
 
+enum { WIDE_ROWS = 64, WIDE_STEP = 64, WIDE_GROUP = 128, WIDE_STAGES = 4 }; /* of a warpgroup and its threads */
+
+/* A tile by whole warpgroups that has room, with as many stages as fit. */
+static bool wide_fits(const fb_tiled *t, const int64_t *set, fb_gemm_tile *x)
+{
+    x->strip = x->n / t->n_strips;
+    x->warp_m = WIDE_ROWS;
+    x->warp_n = x->n;
+    x->threads = WIDE_GROUP * (x->m / WIDE_ROWS + 1);
+    if (x->n % t->n_strips || x->strip % LEAST) return false;
+    for (x->stages = set[FB_KNOB_STAGES] ? (int)set[FB_KNOB_STAGES] : WIDE_STAGES; x->stages > 1; x->stages--)
+        if (fb_gemm_shared(t, x) <= t->shared_bytes)
+            return true;
+        else if (set[FB_KNOB_STAGES])
+            return false;
+    return false;
+}
+
 /* By whole warpgroups, where these have a product of 16 bits as it lies in memory, and tiles enough for all
- * multiprocessors; or where a knob asks for their step. */
+ * multiprocessors; or where a knob asks for their step. The tile is the one of which all rounds take least. */
 static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *out)
 {
-    enum { ROWS = 128, STEP = 64, MOST = 256, LEAST_STEPS = 4, STAGES = 4, WARP_ROWS = 64, GROUP = 128 };
+    enum { LEAST_STEPS = 4 };
+    static const struct {
+        int m, n;
+    } tiles[] = {{192, 256}, {128, 256}, {128, 128}};
     const fb_tiled *t = nest->tiled;
-    bool machine = t->capability == 9 && nest->clusters, asked = set[FB_KNOB_TILE_K] == STEP;
+    bool machine = t->capability == 9 && nest->clusters, asked = set[FB_KNOB_TILE_K] == WIDE_STEP;
     if (!machine || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round || t->n_phases != 1) return false;
     if ((set[FB_KNOB_TILE_K] && !asked) || set[FB_KNOB_SPLIT_K] > 1) return false;
-    if (set[FB_KNOB_TILE_M] && set[FB_KNOB_TILE_M] != ROWS) return false;
-    if (!asked && (t->phases[0].k < LEAST_STEPS * STEP || t->rows < ROWS)) return false;
+    if (!asked && (t->phases[0].k < LEAST_STEPS * WIDE_STEP || t->rows < 2 * WIDE_ROWS)) return false;
     if (!fb_tile_left(nest, 0).pieces || !fb_tile_right(nest, 0).pieces) return false;
-    fb_gemm_tile x = {.tensor = true, .wide = true, .split = 1, .slices = 1, .m = ROWS, .k = STEP, .stages = STAGES};
-    x.warp_m = WARP_ROWS;
-    x.threads = GROUP * (ROWS / WARP_ROWS + 1);
-    if (set[FB_KNOB_STAGES]) x.stages = (int)set[FB_KNOB_STAGES];
-    for (x.n = MOST; x.n >= MOST / 2; x.n /= 2) {
-        x.strip = x.n / t->n_strips;
-        if (x.n % t->n_strips || x.strip % LEAST || (set[FB_KNOB_TILE_N] && set[FB_KNOB_TILE_N] != x.n)) continue;
-        bool few = x.strip / 2 >= t->columns || fb_gemm_blocks(t, &x) < t->units;
-        if ((!asked && few) || x.stages < 2 || fb_gemm_shared(t, &x) > t->shared_bytes) continue;
-        x.warp_n = x.n;
+    double best = INFINITY;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        fb_gemm_tile x = {.tensor = true, .wide = true, .split = 1, .slices = 1, .k = WIDE_STEP};
+        x.m = tiles[i].m;
+        x.n = tiles[i].n;
+        if ((set[FB_KNOB_TILE_M] && set[FB_KNOB_TILE_M] != x.m) || (set[FB_KNOB_TILE_N] && set[FB_KNOB_TILE_N] != x.n))
+            continue;
+        if (!wide_fits(t, set, &x)) continue;
+        x.blocks = fb_gemm_blocks(t, &x);
+        if (!asked && x.blocks < t->units) continue;
+        double cycles = fb_wide_tile_cycles(
+            t->units,
+            &(fb_wide_tile_work){
+                .blocks = x.blocks, .m = x.m, .n = x.n, .step = x.k, .steps = (double)fb_gemm_steps(t, &x, 0)});
+        if (cycles >= best) continue;
+        best = cycles;
         *out = x;
-        return true;
     }
-    return false;
+    return best < INFINITY;
 }
 
 static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
@@ -319,7 +346,8 @@ static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out
     double cycles, of_direct;
     if (choose_wide(nest, set, &wide)) {
         x = wide;
-    } else if (fb_lanes_are_for(t) && take_knobs(nest, set, &lanes, why) && fb_lanes_choose(nest, set, &lanes, &cycles)) {
+    } else if (fb_lanes_are_for(t) && take_knobs(nest, set, &lanes, why) &&
+               fb_lanes_choose(nest, set, &lanes, &cycles)) {
         x = fb_direct_choose(nest, set, &direct, &of_direct) && of_direct < cycles ? direct : lanes;
     } else {
         if (!t->whole)

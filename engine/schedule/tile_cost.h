@@ -63,6 +63,8 @@ typedef struct {
     double steps;
     int stages, usual; /* as above */
 } fb_wide_tile_work;
+/* Cycles of a GPU with so many multiprocessors, with as many stages as it has by itself. */
+double fb_wide_tile_cycles(int units, const fb_wide_tile_work *w);
 double fb_wide_tile_us(const fb_machine *m, const fb_wide_tile_work *w);
 
 /* The same of blocks that take rows through scores a tile at a time: `all` tiles together, `most` of one block. */

@@ -265,6 +265,37 @@ static inline void case_small_windows(fb_graph *g, fb_dtype d)
     windows(g, d, (int64_t[]){190, 24, 7, 5}, 40);
 }
 
+/* For whole warpgroups: more steps of k than stages, rows and columns beyond the last whole tile, and two results. */
+static inline void case_wide(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(200, 400)), w = in(g, "w", d, SHAPE(400, 264)), b = in(g, "b", d, SHAPE(264));
+    fb_id y = OP2(ADD, MATMUL(x, w), b);
+    out(g, OP1(RELU, y));
+    out(g, OP1(SIGMOID, y));
+}
+
+/* Neither operand lies along k; a last step that is not whole. */
+static inline void case_wide_turned(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(72, 136)), w = in(g, "w", d, SHAPE(136, 72)), r = in(g, "r", d, SHAPE(136, 136));
+    out(g, OP2(ADD, MATMUL(turned(g, x), turned(g, w)), r));
+}
+
+/* The right operand along k, of each batch its own; columns that no eight divide. */
+static inline void case_wide_batched(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(3, 70, 64)), w = in(g, "w", d, SHAPE(3, 131, 64));
+    out(g, OP1(TANH, MATMUL(x, turned(g, w))));
+}
+
+/* Two products side by side, a gate and what it lets through. */
+static inline void case_wide_gated(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(130, 192)), w = in(g, "w", d, SHAPE(192, 136)), v = in(g, "v", d, SHAPE(192, 136));
+    fb_id a = MATMUL(x, w);
+    out(g, OP2(MUL, OP2(MUL, a, OP1(SIGMOID, a)), MATMUL(x, v)));
+}
+
 static const struct gemm_case {
     const char *name;
     void (*build)(fb_graph *g, fb_dtype d);
@@ -320,6 +351,13 @@ static const struct gemm_case {
     {"kept f16", case_kept, FB_F16, {}},
     {"pairs f32", case_pairs, FB_F32, {}},
     {"head f16", case_head, FB_F16, {}},
+    {"wide bf16", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}}},
+    {"wide f16, two stages", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_STAGES, 2}}},
+    {"wide f16, narrow", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_N, 128}}},
+    {"wide bf16, tall", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_M, 192}}},
+    {"wide turned bf16", case_wide_turned, FB_BF16, {{FB_KNOB_TILE_K, 64}}},
+    {"wide batched f16", case_wide_batched, FB_F16, {{FB_KNOB_TILE_K, 64}}},
+    {"wide gated bf16", case_wide_gated, FB_BF16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_M, 128}}},
 };
 enum { GEMM_CASES = sizeof gemm_cases / sizeof *gemm_cases };
 
