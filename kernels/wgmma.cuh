@@ -141,17 +141,6 @@ FB_DEVICE void fb_count_copies(unsigned long long *count)
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(fb_shared_address(count)) : "memory");
 }
 
-// Of the registers that threads of a block began with, those that only copy give some to those that multiply.
-template <int N> FB_DEVICE void fb_registers_fewer()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
-}
-
-template <int N> FB_DEVICE void fb_registers_more()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
-}
-
 // Where the result is rounded to 16 bits, as fb_sigmoidh, in half as many instructions: e^-x too small for a float is 0, and
 // one too large makes 0.
 FB_DEVICE float fb_sigmoid_wide(float x)

@@ -222,7 +222,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     const fb_tiled *t = nest->tiled;
     int64_t sums = (int64_t)x->m * x->n;
     bool has_warps = x->threads > 0 || choose_warps(nest->target->warp, x);
-    if (!has_warps || (!x->wide && sums + (int64_t)OTHER * x->threads > REGISTERS))
+    if (!has_warps || sums + (int64_t)OTHER * x->threads > REGISTERS)
         return FB_REFUSE(
             why, UNSUPPORTED, FB_RULE_SIZE,
             "a tile of %d × %d of `%s` needs more registers than a multiprocessor has: %lld for its sums alone, of %d",
@@ -303,7 +303,7 @@ static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *o
     enum { LEAST_STEPS = 4 };
     static const struct {
         int m, n;
-    } tiles[] = {{192, 256}, {128, 256}, {128, 128}};
+    } tiles[] = {{128, 256}, {128, 128}};
     const fb_tiled *t = nest->tiled;
     bool machine = t->capability == 9 && nest->clusters, asked = set[FB_KNOB_TILE_K] == WIDE_STEP;
     if (!machine || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round || t->n_phases != 1) return false;

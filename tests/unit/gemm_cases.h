@@ -354,7 +354,6 @@ static const struct gemm_case {
     {"wide bf16", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}}},
     {"wide f16, two stages", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_STAGES, 2}}},
     {"wide f16, narrow", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_N, 128}}},
-    {"wide bf16, tall", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_M, 192}}},
     {"wide turned bf16", case_wide_turned, FB_BF16, {{FB_KNOB_TILE_K, 64}}},
     {"wide batched f16", case_wide_batched, FB_F16, {{FB_KNOB_TILE_K, 64}}},
     {"wide gated bf16", case_wide_gated, FB_BF16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_M, 128}}},
