@@ -277,6 +277,40 @@ static void test_max_weighs(void **state)
     assert_int_not_equal(family_of_layers(FB_F32, 1024), FB_FAMILY_CHAIN);
 }
 
+/* Whole warpgroups multiply where the device can and tiles keep it busy: not a short k, not few rows, no operand that is
+ * made or whose lines begin anywhere, and in halves alone. */
+static void test_warpgroups_multiply(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, k, columns;
+        fb_dtype dtype;
+        int capability, n; /* columns of a tile; 0: the other way */
+    } cases[] = {
+        {4096, 4096, 4096, FB_BF16, 9, 256}, {4096, 4096, 4096, FB_BF16, 8, 0}, {4096, 4096, 4096, FB_F32, 9, 0},
+        {2048, 512, 2048, FB_F16, 9, 128},   {1024, 512, 1024, FB_F16, 9, 0},   {8192, 128, 8192, FB_F16, 9, 0},
+        {4096, 1000, 4104, FB_F16, 9, 128},  {4096, 1000, 4100, FB_F16, 9, 0},  {4096, 1001, 4096, FB_F16, 9, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_graph *g = fb_graph_new("product");
+        fb_id x = in(g, "x", cases[i].dtype, SHAPE(cases[i].rows, cases[i].k));
+        fb_id w = in(g, "w", cases[i].dtype, SHAPE(cases[i].k, cases[i].columns));
+        g = with_output(g, OP1(SIGMOID, MATMUL(x, w)));
+        fb_machine m;
+        fb_machine_default(&m, FB_DEVICE_CUDA);
+        m.compute_major = cases[i].capability;
+        fb_planner *planner = fb_planner_new(g, &m);
+        fb_plan *plan = gemm_plan(planner, &(struct gemm_case){.name = "product"});
+        const fb_group *group = fb_plan_group(plan, 0);
+        const fb_gemm_tile t = fb_gemm_tile_had(group->nest, &group->knobs);
+        if (t.wide != (cases[i].n > 0) || (t.wide && t.n != cases[i].n))
+            fail_msg("case %zu: %d, a tile of %d × %d", i, t.wide, t.m, t.n);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+}
+
 /* Predicted time of a product whose left operand is op(x), or a join of parts of it, made on the way in. */
 static double us_of_operand(fb_op op, int parts)
 {
@@ -421,6 +455,7 @@ int main(void)
                                        cmocka_unit_test(test_golden),
                                        cmocka_unit_test(test_library_accumulates),
                                        cmocka_unit_test(test_windows_are_read_where_they_lie),
+                                       cmocka_unit_test(test_warpgroups_multiply),
                                        cmocka_unit_test(test_emulated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
