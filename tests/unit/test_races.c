@@ -427,6 +427,15 @@ static fb_graph *attended(void)
     return attention(1, 100, 600, 32, NO_MASK, FB_BF16);
 }
 
+/* More steps of k than stages. */
+static fb_graph *wide_product(void)
+{
+    fb_graph *g = fb_graph_new("wide");
+    fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(130, 400), FB_BF16),
+          b = source(g, FB_OP_PARAM, "b", SHAPE(400, 136), FB_BF16);
+    return with_output(g, NODE(g, FB_OP_RELU, "r", NULL, NODE(g, FB_OP_MATMUL, "mixed", NULL, a, b)));
+}
+
 enum { ATOMICS = -1 };
 static const struct {
     const char *name;
@@ -464,6 +473,7 @@ static const struct {
     {"index_add, atomics", sorted, "fb_added<false, false, 256, 12, 4, ", 0, 2, ATOMICS},
     {"index_add, atomics in place", added_in_place, "fb_added_in_place<false, 256, 12, 4, ", 0, 2, ATOMICS},
     {"index_add, atomics near", added_near, "fb_added<true, false, 1024, 12, 4, ", 0, 1, ATOMICS},
+    {"product by warpgroups", wide_product, "fb_gemm_wide<", 0, 0, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -499,7 +509,7 @@ static fb_program *lowered(int c, fb_graph *g)
     }
     if (cases[c].parts > 0) plan = with_knob(plan, g, FB_KNOB_PARTS, cases[c].parts);
     if (cases[c].parts == ATOMICS) plan = with_knob(plan, g, FB_KNOB_ATOMICS, 1);
-    if (cases[c].make == attended) plan = with_tile_k(plan, g, "mixed", 64);
+    if (cases[c].make == attended || cases[c].make == wide_product) plan = with_tile_k(plan, g, "mixed", 64);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[c].name, err.text);
     bool has = false;
@@ -574,6 +584,7 @@ static const struct {
     {22, ": (unsigned)(before + rank[e]);", "fb_meet<THREADS>();"},
     {23, "[threadIdx.x / 32][threadIdx.x % 32] = own;", "fb_meet<32 * TEAM>();"},
     {23, "fb_whole[row] = whole;", "fb_meet<32 * TEAM>();"},
+    {28, "fb_pack<float, 2>{sums[i], sums[i + 1]});", "fb_meet<THREADS>();"},
 };
 
 /* With FB_TURN (turn.h) a third of them is run. */
