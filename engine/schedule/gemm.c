@@ -320,10 +320,8 @@ static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *o
         if (!wide_fits(t, set, &x)) continue;
         x.blocks = fb_gemm_blocks(t, &x);
         if (!asked && x.blocks < t->units) continue;
-        double cycles = fb_wide_tile_cycles(
-            t->units,
-            &(fb_wide_tile_work){
-                .blocks = x.blocks, .m = x.m, .n = x.n, .step = x.k, .steps = (double)fb_gemm_steps(t, &x, 0)});
+        const fb_wide_tile_work work = fb_gemm_wide_work(nest, &x);
+        double cycles = fb_wide_tile_cycles(t->units, &work);
         if (cycles >= best) continue;
         best = cycles;
         *out = x;

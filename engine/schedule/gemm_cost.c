@@ -267,22 +267,27 @@ static double direct_us(const fb_nest *nest, const fb_gemm_tile *x, const fb_mac
     return clock > 0 ? fb_direct_cycles(nest, x) / clock + beside_us : 0;
 }
 
-static double wide_us(const fb_nest *nest, const fb_gemm_tile *x, const fb_machine *m)
+fb_wide_tile_work fb_gemm_wide_work(const fb_nest *nest, const fb_gemm_tile *x)
 {
-    return fb_wide_tile_us(m, &(fb_wide_tile_work){.blocks = x->blocks,
-                                                   .m = x->m,
-                                                   .n = x->n,
-                                                   .step = x->k,
-                                                   .steps = (double)fb_gemm_steps(nest->tiled, x, 0),
-                                                   .stages = x->stages,
-                                                   .usual = x->usual});
+    return (fb_wide_tile_work){.blocks = x->blocks,
+                               .m = x->m,
+                               .n = x->n,
+                               .step = x->k,
+                               .a_lines = fb_tile_left(nest, 0).lines,
+                               .b_lines = fb_tile_right(nest, 0).lines,
+                               .steps = (double)fb_gemm_steps(nest->tiled, x, 0),
+                               .stages = x->stages,
+                               .usual = x->usual};
 }
 
 double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_gemm_tile x = fb_gemm_tile_had(nest, knobs);
     if (x.direct) return direct_us(nest, &x, m);
-    if (x.wide) return wide_us(nest, &x, m);
+    if (x.wide) {
+        const fb_wide_tile_work work = fb_gemm_wide_work(nest, &x);
+        return fb_wide_tile_us(m, &work);
+    }
     fb_made_operands made = fb_gemm_made(nest);
     double us;
     if (fb_lanes_are_for(nest->tiled)) {

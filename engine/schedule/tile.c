@@ -5,7 +5,7 @@
 
 #include "schedule/schedule.h"
 
-enum { PIECE = 16 }; /* bytes */
+enum { PIECE = 16, LINE = 128 }; /* bytes */
 
 bool fb_tile_on_tensor_cores(const fb_tiled *t)
 {
@@ -50,6 +50,13 @@ static bool comes_in_pieces(const fb_nest *nest, const fb_operand *o, bool along
     return fb_packs(nest, v->node, v->at, last, piece);
 }
 
+/* The same of lines of the cache; of an operand that comes in pieces. */
+static bool comes_in_lines(const fb_nest *nest, const fb_operand *o, bool along_k)
+{
+    const fb_value *v = fb_tile_plain_load(nest, o);
+    return fb_packs(nest, v->node, v->at, along_k ? o->k : o->outer, LINE / fb_dtype_size(nest->tiled->dtype));
+}
+
 /* Are elements copied in the background one by one, where pieces of them are not? */
 static bool comes_in_words(const fb_nest *nest, const fb_operand *o)
 {
@@ -61,6 +68,7 @@ fb_tile_operand fb_tile_left(const fb_nest *nest, int phase)
     const fb_phase *p = &nest->tiled->phases[phase];
     fb_tile_operand x = {.along_k = lies_along_k(nest, &p->left)};
     x.pieces = comes_in_pieces(nest, &p->left, x.along_k, p->k, nest->tiled->rows);
+    x.lines = x.pieces && comes_in_lines(nest, &p->left, x.along_k);
     x.words = !x.pieces && comes_in_words(nest, &p->left);
     return x;
 }
@@ -76,11 +84,12 @@ fb_tile_operand fb_tile_right(const fb_nest *nest, int phase)
         along += is;
         across += !is;
     }
-    fb_tile_operand x = {.along_k = along >= across, .pieces = true, .words = true};
+    fb_tile_operand x = {.along_k = along >= across, .pieces = true, .lines = true, .words = true};
     for (int s = 0; s < t->n_strips; s++) {
         if (p->product[s] == FB_NONE) continue;
         const fb_operand *right = &t->products[p->product[s]].right;
         x.pieces &= comes_in_pieces(nest, right, x.along_k, p->k, t->columns) && p->column[s] % piece == 0;
+        x.lines = x.lines && x.pieces && comes_in_lines(nest, right, x.along_k);
         x.words &= comes_in_words(nest, right);
     }
     x.words &= !x.pieces;

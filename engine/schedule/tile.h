@@ -11,6 +11,7 @@
 typedef struct {
     bool along_k; /* neighbours in memory are neighbours in k, else in rows (columns) */
     bool pieces;  /* 16 bytes of them are copied at once, as they are: whole, or not at all in the operand */
+    bool lines;   /* … and 128 bytes of them lie in one line of the cache */
     bool words;   /* else an element at a time is, as it is; only without tensor cores */
 } fb_tile_operand;
 

@@ -60,6 +60,7 @@ double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
 typedef struct {
     int64_t blocks;
     int m, n, step;
+    bool a_lines, b_lines; /* operands of which 128 bytes lie in one line of the cache */
     double steps;
     int stages, usual; /* as above */
 } fb_wide_tile_work;
