@@ -73,9 +73,7 @@ static operand right_of(const writer *w, const fb_chain_link *l)
 
 static bool steps_along(const writer *w, const operand *o, fb_ix var)
 {
-    int64_t stride = 0;
-    fb_ix rest;
-    return is_variable(w, var) && fb_ix_stride(w->e->nest->pool, o->at, var, &stride, &rest) && stride == 1;
+    return fb_ix_steps_along(w->e->nest->pool, o->at, var);
 }
 
 static bool lies_along_k(const writer *w, const operand *o)

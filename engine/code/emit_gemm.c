@@ -165,10 +165,9 @@ static bool chooses_places(const writer *w, const fb_phase *p)
     return all;
 }
 
-static void write_places_of(const writer *w, const fb_phase *p, const char *own, bool piece, const char *inside)
+static void write_places_of(const writer *w, const fb_phase *p, const char *own, const char *inside)
 {
     fb_emitter *e = w->e;
-    FB_ASSERT(piece);
     const char *at = NULL;
     for (int s = 0; s < w->t->n_strips; s++) {
         const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
@@ -210,8 +209,10 @@ static void write_right(const writer *w, const fb_phase *p, const fb_tile_operan
     if (w->tile.period) e->replaced = &steps_of_periods;
     if (all)
         fb_emit_tiled_right(w, p->product[0], all, piece, inside);
+    else if (chooses)
+        write_places_of(w, p, own, inside);
     else
-        (chooses ? write_places_of : write_strips)(w, p, own, piece, inside);
+        write_strips(w, p, own, piece, inside);
     e->replaced = NULL;
     fb_emit_close_by(e, "});");
 }

@@ -617,6 +617,13 @@ bool fb_ix_stride(fb_index_pool *p, fb_ix e, fb_ix var, int64_t *coefficient, fb
     return linear;
 }
 
+bool fb_ix_steps_along(fb_index_pool *p, fb_ix e, fb_ix var)
+{
+    int64_t stride = 0;
+    fb_ix rest;
+    return fb_ix_is_var(p, var) && fb_ix_stride(p, e, var, &stride, &rest) && stride == 1;
+}
+
 fb_ix fb_ix_substitute(fb_index_pool *p, fb_ix e, fb_ix var, fb_ix by)
 {
     expr x = *at(p, e);

@@ -197,13 +197,6 @@ static bool attention_fits(const fb_chain *c, fb_chain_tile *t, int stages)
     return t->shared_bytes <= c->shared_bytes && registers <= (groups == 3 ? 128 : 176);
 }
 
-static bool is_contiguous(const fb_nest *nest, fb_ix at, fb_ix along)
-{
-    int64_t stride = 0;
-    fb_ix rest;
-    return fb_ix_is_var(nest->pool, along) && fb_ix_stride(nest->pool, at, along, &stride, &rest) && stride == 1;
-}
-
 /* Loads that are made for each score, as of a mask or a bias that lies in memory; those of several at once where `packed`. */
 static int loads_of_score(const fb_nest *nest, bool packed)
 {
@@ -224,7 +217,8 @@ static int loads_of_score(const fb_nest *nest, bool packed)
 static int scores_together(const fb_nest *nest)
 {
     const fb_chain_link *first = &nest->chain->link[0], *last = last_of(nest->chain);
-    bool by_rows = is_contiguous(nest, first->b_at, first->k) && is_contiguous(nest, last->b_at, last->n);
+    bool by_rows =
+        fb_ix_steps_along(nest->pool, first->b_at, first->k) && fb_ix_steps_along(nest->pool, last->b_at, last->n);
     bool whole = last->depth % FB_CHAIN_TOGETHER == 0;
     return by_rows && whole && loads_of_score(nest, true) ? FB_CHAIN_TOGETHER : 1;
 }

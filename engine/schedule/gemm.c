@@ -297,7 +297,8 @@ static bool wide_fits(const fb_tiled *t, const int64_t *set, fb_gemm_tile *x)
 }
 
 /* By whole warpgroups, where these have a product of 16 bits as it lies in memory, and tiles enough for all
- * multiprocessors; or where a knob asks for their step. The tile is the one of which all rounds take least. */
+ * multiprocessors; or where a knob asks for their step. The tile is the one of which all rounds take least. Not in a stage:
+ * a kernel of several has as many threads as the largest, and then too few registers for each. */
 static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *out)
 {
     enum { LEAST_STEPS = 4 };
@@ -306,7 +307,8 @@ static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *o
     } tiles[] = {{128, 256}, {128, 128}};
     const fb_tiled *t = nest->tiled;
     bool machine = t->capability == 9 && nest->clusters, asked = set[FB_KNOB_TILE_K] == WIDE_STEP;
-    if (!machine || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round || t->n_phases != 1) return false;
+    if (!machine || nest->stage || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round || t->n_phases != 1)
+        return false;
     if ((set[FB_KNOB_TILE_K] && !asked) || set[FB_KNOB_SPLIT_K] > 1) return false;
     if (!asked && (t->phases[0].k < LEAST_STEPS * WIDE_STEP || t->rows < 2 * WIDE_ROWS)) return false;
     if (!fb_tile_left(nest, 0).pieces || !fb_tile_right(nest, 0).pieces) return false;
