@@ -3,8 +3,9 @@
 // on an H200: 244 to 255 µs, where mma.sync takes 534 and cuBLASLt 194.)
 //
 // Two warpgroups multiply, 64 rows each by all N columns; the last one copies: steps of 64 of k, STAGES of them in shared memory
-// at once. Only k may be outside of an operand: rows and columns beyond the last are others once more, and are not stored. A thread that multiplies sends off a step's multiplications and lets go of the step before, so that one is always
-// under way; sums stay in registers until the product is over, and lie in shared memory afterwards, where all threads find them.
+// at once. Only k may be outside of an operand: rows and columns beyond the last are others once more, and are not stored. A
+// thread that multiplies sends off a step's multiplications and lets go of the step before, so that one is always under way; sums
+// stay in registers until the product is over, and lie in shared memory afterwards, where all threads find them.
 
 #ifndef FB_GEMM_WIDE
 #define FB_GEMM_WIDE

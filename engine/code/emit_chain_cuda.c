@@ -71,14 +71,10 @@ static operand right_of(const writer *w, const fb_chain_link *l)
     return o;
 }
 
-static bool steps_along(const writer *w, const operand *o, fb_ix var)
-{
-    return fb_ix_steps_along(w->e->nest->pool, o->at, var);
-}
-
 static bool lies_along_k(const writer *w, const operand *o)
 {
-    return steps_along(w, o, o->k) || !steps_along(w, o, o->outer);
+    fb_index_pool *p = w->e->nest->pool;
+    return fb_ix_steps_along(p, o->at, o->k) || !fb_ix_steps_along(p, o->at, o->outer);
 }
 
 /* Do pieces of 16 bytes along the contiguous dimension lie at multiples of 16 bytes, whole or not at all in the

@@ -142,6 +142,11 @@ static void write_joined(const writer *w)
                 n);
 }
 
+static const char *column_in(const writer *w, const fb_phase *p, int strip, const char *own)
+{
+    return p->column[strip] ? fb_arena_printf(w->e->arena, "%s + %" PRId64, own, p->column[strip]) : own;
+}
+
 /* Strips of several products, by a branch for each. */
 static void write_strips(const writer *w, const fb_phase *p, const char *own, bool piece, const char *inside)
 {
@@ -149,8 +154,7 @@ static void write_strips(const writer *w, const fb_phase *p, const char *own, bo
     for (int s = 0; s < w->t->n_strips; s++) {
         if (p->product[s] == FB_NONE) continue;
         fb_emit_if(e, "fb_strip == %d", s);
-        const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
-        fb_emit_tiled_right(w, p->product[s], column, piece, inside);
+        fb_emit_tiled_right(w, p->product[s], column_in(w, p, s, own), piece, inside);
         fb_emit_close(e);
     }
     fb_emit(e, "return {};");
@@ -170,9 +174,8 @@ static void write_places_of(const writer *w, const fb_phase *p, const char *own,
     fb_emitter *e = w->e;
     const char *at = NULL;
     for (int s = 0; s < w->t->n_strips; s++) {
-        const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
         fb_emit_open(e, "const fb_inside<%s> fb_of%d = [&]() -> fb_inside<%s>", w->element, s, w->element);
-        fb_emit_tiled_right(w, p->product[s], column, true, NULL);
+        fb_emit_tiled_right(w, p->product[s], column_in(w, p, s, own), true, NULL);
         fb_emit_close_by(e, "}();");
         at = at ? fb_arena_printf(e->arena, "fb_strip == %d ? fb_of%d.at : %s", s, s, at) : "fb_of0.at";
     }

@@ -510,17 +510,20 @@ static bool is_open(const fb_trial_eval *e, fb_id id, int lane, double y, double
     return !isfinite(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(e->s, 0, id, FB_DRAW_SUM));
 }
 
+static bool adds_up(fb_op op)
+{
+    return op == FB_OP_SUM || op == FB_OP_MEAN || op == FB_OP_CUMSUM;
+}
+
 /* A product that may overflow or lose all, by its order, is infinite in some lanes and 0 in others; in the rest it is what
  * it is, or no number where it may do both: whatever is compared with it must not find all lanes of one mind. A sum loses
  * no more than its error. */
 static double lost_of(const fb_trial_eval *e, fb_id id, int lane, double y, double error)
 {
-    fb_op op = fb_trial_node(e, id)->op;
-    bool adds = op == FB_OP_SUM || op == FB_OP_MEAN || op == FB_OP_CUMSUM;
     switch (((uint64_t)lane + fb_trial_key(e->s, 0, id, FB_DRAW_SUM) % 3) % 3) { /* some of eight lanes have each */
     case 0: return isnan(error) ? NAN : y;
     case 1: return copysign(INFINITY, y);
-    default: return adds ? y : copysign(0, y);
+    default: return adds_up(fb_trial_node(e, id)->op) ? y : copysign(0, y);
     }
 }
 
@@ -529,8 +532,8 @@ static double lost_of(const fb_trial_eval *e, fb_id id, int lane, double y, doub
 static double error_of(const job *j, int lane, double sum, double size, const fb_trial_order *of)
 {
     enum { UP = 3, DOWN = 4 };
-    bool adds = j->node->op == FB_OP_SUM || j->node->op == FB_OP_MEAN;
-    if (!adds || (lane != UP && lane != DOWN)) return fb_trial_ordered_error(j->e->s, lane, j->id, sum, size, of);
+    if (!adds_up(j->node->op) || (lane != UP && lane != DOWN))
+        return fb_trial_ordered_error(j->e->s, lane, j->id, sum, size, of);
     bool up = (lane == UP) == (fb_trial_key(j->e->s, 0, j->id, FB_DRAW_SUM) & 1);
     return up ? size / 2 : -size / 2;
 }

@@ -15,22 +15,20 @@ bool fb_tile_on_tensor_cores(const fb_tiled *t)
 
 /* ---- operands ---- */
 
-static int64_t stride_along(const fb_nest *nest, const fb_operand *o, fb_ix var)
+/* Does one of its loads? */
+static bool steps_along(const fb_nest *nest, const fb_operand *o, fb_ix var)
 {
-    int64_t stride = 0;
-    fb_ix rest;
-    for (int i = 0; i < o->section.n_values && stride != 1; i++) {
+    for (int i = 0; i < o->section.n_values; i++) {
         const fb_value *v = &o->section.values[i];
-        if (v->kind != FB_VALUE_LOAD || !fb_ix_is_var(nest->pool, var)) continue;
-        if (!fb_ix_stride(nest->pool, v->at, var, &stride, &rest)) stride = 0;
+        if (v->kind == FB_VALUE_LOAD && fb_ix_steps_along(nest->pool, v->at, var)) return true;
     }
-    return stride;
+    return false;
 }
 
 /* Unless some are neighbours in rows (columns) and none in k. */
 static bool lies_along_k(const fb_nest *nest, const fb_operand *o)
 {
-    return stride_along(nest, o, o->k) == 1 || stride_along(nest, o, o->outer) != 1;
+    return steps_along(nest, o, o->k) || !steps_along(nest, o, o->outer);
 }
 
 const fb_value *fb_tile_plain_load(const fb_nest *nest, const fb_operand *o)
