@@ -2202,6 +2202,7 @@ const fb_printer fb_printer_cuda = {
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
     .texts = {[FB_TEXT_WGMMA] = {"kernels/wgmma.cuh", "fb_chain_wide"},
               [FB_TEXT_GEMM_WIDE] = {"kernels/gemm_wide.cuh", "fb_gemm_wide"},
+              [FB_TEXT_GEMM_TMA] = {"kernels/gemm_tma.cuh", "fb_gemm_tma"},
               [FB_TEXT_ATTENTION] = {"kernels/attention.cuh", "fb_attention"},
               [FB_TEXT_SORTED] = {"kernels/sorted.cuh", "fb_sorted"},
               [FB_TEXT_CLUSTER] = {"kernels/cluster.cuh", "fb_recurrence"},

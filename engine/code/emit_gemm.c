@@ -264,7 +264,7 @@ static void write_phase(const writer *w, int phase)
 static const char *sum_at(const writer *w, fb_val v, const char *own)
 {
     fb_emitter *e = w->e;
-    int64_t stride, offset = (int64_t)w->t->strip_of[v] * w->tile.strip;
+    int64_t stride, offset = (int64_t)w->t->strip_of[v] * w->apart;
     fb_ix rest = w->s->values[v].at;
     if (w->s->blocked) FB_ASSERT(fb_ix_stride(e->nest->pool, rest, w->s->rows.var[0], &stride, &rest));
     const char *column = w->t->whole ? fb_emit_index(e, rest, false) : own;
@@ -343,6 +343,14 @@ static void write_late(writer *w)
     if (w->own) fb_emit_close(w->e);
 }
 
+void fb_emit_tiled_elements(const writer *w)
+{
+    const char *point = fb_emit_name(w->e, "point");
+    fb_emit_tiled_point(w, point);
+    fb_emit_cuda_load_group(w->e, w->by.vector, point);
+    fb_emit_cuda_store_group(w->e, w->by.vector, name_sums, (void *)w);
+}
+
 /* All of the tile's, or this block's share of its rows. */
 static void write_elements(writer *w)
 {
@@ -356,10 +364,7 @@ static void write_elements(writer *w)
             w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
     if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", fb_tile_across(w->t, &w->tile));
-    const char *point = fb_emit_name(e, "point");
-    fb_emit_tiled_point(w, point);
-    fb_emit_cuda_load_group(e, w->by.vector, point);
-    fb_emit_cuda_store_group(e, w->by.vector, name_sums, w);
+    fb_emit_tiled_elements(w);
     fb_emit_close(e);
 }
 
@@ -485,8 +490,15 @@ void fb_emit_cuda_gemm(fb_emitter *e)
     if (!t->round) w.tile = fb_gemm_tile_had(e->nest, e->knobs);
     w.element = e->spell->type[t->dtype].memory;
     w.sum = e->spell->type[t->dtype].value;
+    w.apart = w.tile.strip;
     if (t->round) {
         fb_emit_recurrence(&w);
+        return;
+    }
+    if (w.tile.tma) {
+        fb_emit_gemm_tma(&w);
+        memcpy(e->grid, w.tile.grid, sizeof e->grid);
+        e->dynamic_shared = (int)w.tile.shared_bytes;
         return;
     }
     write_type(&w);

@@ -17,6 +17,7 @@ typedef struct {
     const char *sum;     /* of sums */
     const fb_section *s; /* the epilogue */
     fb_tile_epilogue by;
+    int apart;       /* columns from one strip's sums to the next one's */
     const char *own; /* the condition for a thread to have elements; NULL: all have */
 } fb_emit_tiled;
 
@@ -33,7 +34,11 @@ bool fb_emit_tiled_is_sum(const fb_emit_tiled *w, fb_val v);
 void fb_emit_tiled_find_sums(const fb_emit_tiled *w);
 /* The number of the epilogue's element at row fb_m and column fb_n of the tile. */
 void fb_emit_tiled_point(const fb_emit_tiled *w, const char *point);
+/* What becomes of the sums of w->by.vector columns from fb_m and fb_n on. */
+void fb_emit_tiled_elements(const fb_emit_tiled *w);
 
+/* emit_gemm_tma.c */
+void fb_emit_gemm_tma(fb_emit_tiled *w);
 /* emit_recurrence.c */
 void fb_emit_recurrence(const fb_emit_tiled *w);
 /* Threads of a block, before anything is written. */

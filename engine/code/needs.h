@@ -12,6 +12,7 @@
 typedef enum {
     FB_TEXT_WGMMA,
     FB_TEXT_GEMM_WIDE,
+    FB_TEXT_GEMM_TMA,
     FB_TEXT_ATTENTION,
     FB_TEXT_SORTED,
     FB_TEXT_CLUSTER,
@@ -48,6 +49,7 @@ static inline void fb_needs_text(fb_needs *n, fb_text text)
 {
     static const unsigned below[FB_TEXTS] = {
         [FB_TEXT_GEMM_WIDE] = 1u << FB_TEXT_WGMMA,
+        [FB_TEXT_GEMM_TMA] = 1u << FB_TEXT_WGMMA,
         [FB_TEXT_ATTENTION] = 1u << FB_TEXT_WGMMA,
         [FB_TEXT_RANKED] = 1u << FB_TEXT_SORTED | 1u << FB_TEXT_SCAN,
         [FB_TEXT_ADDED] = 1u << FB_TEXT_SORTED,

@@ -56,10 +56,11 @@ int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int ph
     return fb_gemm_steps(nest->tiled, tile, phase) * tile_bytes(nest->tiled, tile->n, tile->k);
 }
 
-/* Steps of both operands and two counts for each; then the sums. */
+/* Steps of both operands and two counts for each; then the sums, or beside them the warps' parts of these. */
 static int64_t wide_bytes(const fb_gemm_tile *x)
 {
     int64_t steps = (int64_t)x->stages * ((x->m + x->n) * x->k * 2 + 2 * 8), sums = (int64_t)x->m * (x->n + 8) * 4;
+    if (x->tma) return steps + (int64_t)x->m * FB_GEMM_TMA_LINE * 4;
     return steps > sums ? steps : sums;
 }
 
@@ -217,6 +218,28 @@ static int band_of(const fb_nest *nest, const fb_gemm_tile *x)
     return x->grid[1] < TOGETHER ? x->grid[1] : TOGETHER;
 }
 
+fb_gemm_turns fb_gemm_turns_of(const fb_nest *nest, const fb_gemm_tile *x)
+{
+    const fb_tiled *t = nest->tiled;
+    fb_gemm_turns turns = {fb_ceil_div(t->rows, (int64_t)x->m * x->cluster), fb_ceil_div(t->columns, x->strip), 0,
+                           fb_gemm_steps(t, x, 0)};
+    turns.all = turns.rows * turns.columns * t->batch;
+    return turns;
+}
+
+/* Blocks stay, a multiprocessor each, and clusters go through the tiles by bands: what a round of them reads is then
+ * about as wide as it is high. */
+static void stay(const fb_nest *nest, fb_gemm_tile *x)
+{
+    enum { BAND = 8 };
+    const fb_gemm_turns turns = fb_gemm_turns_of(nest, x);
+    const int units = nest->tiled->units;
+    const int64_t clusters = units > x->cluster ? units / x->cluster : 1;
+    x->grid[0] = (int)(turns.all < clusters ? turns.all : clusters) * x->cluster;
+    x->grid[1] = x->grid[2] = 1;
+    x->band = (int)(turns.rows < BAND ? turns.rows : BAND);
+}
+
 static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
 {
     const fb_tiled *t = nest->tiled;
@@ -233,6 +256,10 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
                          "tiles of `%s` need %lld KiB of shared memory, and a block has %lld", name_of(nest),
                          (long long)fb_ceil_div(x->shared_bytes, 1024), (long long)t->shared_bytes / 1024);
     x->blocks = fb_gemm_blocks(t, x);
+    if (x->tma) {
+        stay(nest, x);
+        return true;
+    }
     int64_t rows = fb_ceil_div(t->rows, x->m), batch = (x->joined ? 1 : t->batch) * (x->near ? 1 : x->split);
     if (rows > MOST_GRID || batch > MOST_GRID)
         return FB_REFUSE(why, UNSUPPORTED, FB_RULE_SIZE,
@@ -280,14 +307,39 @@ static void settle(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
 
 enum { WIDE_ROWS = 64, WIDE_STEP = 64, WIDE_GROUP = 128, WIDE_STAGES = 4 }; /* of a warpgroup and its threads */
 
-/* A tile by whole warpgroups that has room, with as many stages as fit. */
-static bool wide_fits(const fb_tiled *t, const int64_t *set, fb_gemm_tile *x)
+/* Does the copy engine bring its operands? Each copy is of one strip. */
+static bool comes_by_tma(const fb_nest *nest, const fb_gemm_tile *x)
 {
+    enum { BOX = 64 };
+    const fb_tiled *t = nest->tiled;
+    const bool along_k = fb_tile_right(nest, 0).along_k;
+    fb_tile_even even;
+    if (x->strip % BOX || !fb_tile_left_even(nest, 0, &even)) return false;
+    for (int s = 0; s < t->n_strips; s++)
+        if (t->phases[0].product[s] == FB_NONE || !fb_tile_right_even(nest, t->phases[0].product[s], along_k, &even))
+            return false;
+    return fb_gemm_turns_of(nest, x).all <= INT32_MAX;
+}
+
+/* Pairs, unless a tile more than there are rows for would be too many. */
+static int cluster_of(const fb_tiled *t, const fb_gemm_tile *x)
+{
+    enum { MANY = 8 };
+    const int64_t rows = fb_ceil_div(t->rows, x->m);
+    return rows % 2 == 0 || rows > MANY ? 2 : 1;
+}
+
+/* A tile by whole warpgroups that has room, with as many stages as fit. */
+static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
+{
+    const fb_tiled *t = nest->tiled;
     x->strip = x->n / t->n_strips;
     x->warp_m = WIDE_ROWS;
     x->warp_n = x->n;
     x->threads = WIDE_GROUP * (x->m / WIDE_ROWS + 1);
     if (x->n % t->n_strips || x->strip % LEAST) return false;
+    x->cluster = cluster_of(t, x);
+    x->tma = comes_by_tma(nest, x);
     for (x->stages = set[FB_KNOB_STAGES] ? (int)set[FB_KNOB_STAGES] : WIDE_STAGES; x->stages > 1; x->stages--)
         if (fb_gemm_shared(t, x) <= t->shared_bytes)
             return true;
@@ -319,7 +371,7 @@ static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *o
         x.n = tiles[i].n;
         if ((set[FB_KNOB_TILE_M] && set[FB_KNOB_TILE_M] != x.m) || (set[FB_KNOB_TILE_N] && set[FB_KNOB_TILE_N] != x.n))
             continue;
-        if (!wide_fits(t, set, &x)) continue;
+        if (!wide_fits(nest, set, &x)) continue;
         x.blocks = fb_gemm_blocks(t, &x);
         if (!asked && x.blocks < t->units) continue;
         const fb_wide_tile_work work = fb_gemm_wide_work(nest, &x);

@@ -8,6 +8,7 @@
 typedef struct {
     bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
     bool wide;   /* … by whole warpgroups: kernels/gemm_wide.cuh */
+    bool tma;    /* … whose operands the copy engine brings, in blocks that go from tile to tile: kernels/gemm_tma.cuh */
     bool direct; /* each thread has all rows of its columns, and reads these where they lie (schedule/direct.c) … */
     bool joined; /* … and tiles go on from one batch's columns to the next one's, whose rows are the same */
     int period, together; /* … `together` steps k = period · c + t of neighbouring c at a time; period 0: as k goes */
@@ -23,7 +24,8 @@ typedef struct {
     int sharing;        /* blocks that a multiprocessor is to have registers for; 0: not said */
     int64_t blocks;
     int band;    /* rows of tiles that go on together, a column of their tiles at a time; 0: one row after the other */
-    int grid[3]; /* columns, rows, batch × split; near: columns × split, rows, batch */
+    int grid[3]; /* columns, rows, batch × split; near: columns × split, rows, batch; tma: blocks that stay */
+    int cluster; /* tma: blocks of a cluster, whose tiles lie one above the other and share a right operand */
 } fb_gemm_tile;
 
 /* Of a nest of family gemm. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
@@ -31,6 +33,14 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
 /* The same of a nest that has a tile: where knobs came from a group that is no longer what it was, the automatic one.
  */
 fb_gemm_tile fb_gemm_tile_had(const fb_nest *nest, const fb_knobs *knobs);
+/* Of tma: what clusters go through in turn, rows of their tiles × columns × batches, how many that is, and how many
+ * steps of k each takes. */
+typedef struct {
+    int64_t rows, columns, all, steps;
+} fb_gemm_turns;
+fb_gemm_turns fb_gemm_turns_of(const fb_nest *nest, const fb_gemm_tile *x);
+/* Columns of a strip that a warp makes something of at a time, and floats of a line of them in shared memory. */
+enum { FB_GEMM_TMA_PART = 32, FB_GEMM_TMA_LINE = FB_GEMM_TMA_PART + 8 };
 /* k of a part of a phase's sums, where these are split. */
 int64_t fb_gemm_part(const fb_nest *nest, const fb_gemm_tile *tile, int phase);
 /* Bytes of shared memory that the right operands of a phase take where they stay. */

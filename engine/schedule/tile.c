@@ -94,6 +94,44 @@ fb_tile_operand fb_tile_right(const fb_nest *nest, int phase)
     return x;
 }
 
+/* From one value of `var` to the next; 0 where there is but one. False: not always as far. */
+static bool takes_steps(const fb_nest *nest, fb_ix *at, fb_ix var, int64_t *step)
+{
+    *step = 0;
+    return !fb_ix_is_var(nest->pool, var) || fb_ix_stride(nest->pool, *at, var, step, at);
+}
+
+static bool lies_evenly(const fb_nest *nest, const fb_operand *o, bool along_k, fb_tile_even *x)
+{
+    const fb_value *v = fb_tile_plain_load(nest, o);
+    const int64_t piece = PIECE / fb_dtype_size(nest->tiled->dtype), most = INT32_MAX;
+    int64_t next, first;
+    fb_ix at;
+    if (!v) return false;
+    at = v->at;
+    if (!takes_steps(nest, &at, along_k ? o->k : o->outer, &next) || next != 1) return false;
+    if (!takes_steps(nest, &at, along_k ? o->outer : o->k, &x->line) || x->line <= 0 || x->line % piece) return false;
+    if (!takes_steps(nest, &at, o->batch, &x->batch) || x->batch < 0 || x->batch % piece) return false;
+    x->batches = x->batch ? nest->tiled->batch : 1;
+    return fb_ix_is_const(nest->pool, at, &first) && x->inner <= most && x->lines <= most;
+}
+
+bool fb_tile_left_even(const fb_nest *nest, int phase, fb_tile_even *out)
+{
+    const fb_phase *p = &nest->tiled->phases[phase];
+    const int64_t rows = nest->tiled->rows;
+    const bool along_k = lies_along_k(nest, &p->left);
+    *out = (fb_tile_even){.inner = along_k ? p->k : rows, .lines = along_k ? rows : p->k};
+    return lies_evenly(nest, &p->left, along_k, out);
+}
+
+bool fb_tile_right_even(const fb_nest *nest, int product, bool along_k, fb_tile_even *out)
+{
+    const fb_product *p = &nest->tiled->products[product];
+    *out = (fb_tile_even){.inner = along_k ? p->k : p->columns, .lines = along_k ? p->columns : p->k};
+    return lies_evenly(nest, &p->right, along_k, out);
+}
+
 /* ---- sums ---- */
 
 static bool loads_early(const fb_nest *nest, const fb_gemm_tile *tile, const fb_tile_epilogue *x)
@@ -127,7 +165,7 @@ fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs,
     const fb_section *s = &nest->sections[0];
     fb_tile_epilogue x = {.columns = fb_tile_columns(s),
                           .vector = 1,
-                          .few_rows = t->rows % tile->m != 0,
+                          .few_rows = t->rows % ((int64_t)tile->m * (tile->tma ? tile->cluster : 1)) != 0,
                           .few_columns = !t->whole && fb_tile_across(t, tile) % tile->strip != 0};
     int64_t line = t->whole ? x.columns : tile->strip;
     if (s->rows.n > s->blocked) x.vector = fb_schedule_vector(nest, knobs, s, FB_NONE);

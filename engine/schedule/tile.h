@@ -22,6 +22,16 @@ fb_tile_operand fb_tile_right(const fb_nest *nest, int phase);
 /* The load that an operand is, where nothing is done to it; else NULL. */
 const fb_value *fb_tile_plain_load(const fb_nest *nest, const fb_operand *o);
 
+/* How an operand's elements lie, where they lie evenly, as copies by tensor map want to know it. In elements. */
+typedef struct {
+    int64_t inner, lines, batches; /* neighbours in memory, such lines, batches of these */
+    int64_t line, batch;           /* from one to the next */
+} fb_tile_even;
+
+/* Of a left operand that comes in pieces, or of a product's right one; false where its lines or batches lie unevenly. */
+bool fb_tile_left_even(const fb_nest *nest, int phase, fb_tile_even *out);
+bool fb_tile_right_even(const fb_nest *nest, int product, bool along_k, fb_tile_even *out);
+
 /* Of the sums, element by element. */
 typedef struct {
     int64_t columns; /* that a row of what is stored has */

@@ -1170,6 +1170,96 @@ SHIM_CALLED static void fb_inbox_arrive(unsigned long long *count)
     shim::inbox_moves(shim::current / blockDim.x, count, 0, true, __builtin_return_address(0));
 }
 
+// ---- what gemm_tma.cuh says in PTX ----
+
+namespace shim {
+struct tensor { // what a map is made of here
+    const unsigned char *at;
+    int inner, lines, batches, box;
+    long long line, batch;
+};
+} // namespace shim
+
+template <class MAP, class SHAPE>
+static void fb_tensor_describe(MAP *made, MAP *to, const void *at, const SHAPE &x)
+{
+    static_assert(sizeof(shim::tensor) <= sizeof *to, "fits");
+    if ((uintptr_t)at % 16 || x.line % 16 || x.batch % 16) shim::die("a tensor whose lines begin at no multiple of 16 bytes");
+    if (x.box > 256 || x.inner < 1 || x.lines < 1 || x.batches < 1 || x.line < 1 || x.batch < 1) shim::die("no tensor to copy of");
+    made->words[threadIdx.x % 32] = 0;
+    __syncwarp();
+    if (threadIdx.x % 32) return;
+    shim::quietly q;
+    *(shim::tensor *)to = {(const unsigned char *)at, x.inner, x.lines, x.batches, x.box, x.line, x.batch};
+}
+
+namespace shim {
+// Comes at once, into block `rank` of the cluster.
+static void bring(void *to, const tensor &t, int inner, int line, int batch, unsigned long long *count, unsigned rank, const void *site)
+{
+    if ((uintptr_t)to % 1024) die("copies a swizzled box to no multiple of 1024 bytes");
+    for (int l = 0; l < t.box; l++)
+        for (int piece = 0; piece < 8; piece++) {
+            unsigned short x[8] = {};
+            for (int e = 0; e < 8; e++) {
+                const int at = inner + piece * 8 + e;
+                if (at < 0 || at >= t.inner || line + l < 0 || line + l >= t.lines || batch < 0 || batch >= t.batches) continue;
+                const unsigned char *from = t.at + at * 2 + (line + l) * t.line + batch * t.batch;
+                SHIM_SAY(access(from, 2, RACES_READ, RACES_ITSELF, site));
+                quietly q;
+                memcpy(&x[e], from, 2);
+            }
+            unsigned char *const place = (unsigned char *)to + l * 128 + (piece ^ l % 8) * 16;
+            SHIM_SAY(reach(rank));
+            SHIM_SAY(access(place, 16, RACES_WRITE, RACES_ITSELF, site));
+            SHIM_SAY(reach(~0u));
+            quietly q;
+            memcpy(place_in(rank, place), x, 16);
+        }
+    SHIM_SAY(reach(rank));
+    inbox_moves(rank, count, -t.box * 128, false, site);
+    SHIM_SAY(reach(~0u));
+}
+
+static unsigned first_of_cluster() { return current / blockDim.x / a_cluster * a_cluster; }
+} // namespace shim
+
+template <class MAP>
+SHIM_CALLED static void fb_tensor_bring(void *to, const MAP *map, int inner, int line, int batch, unsigned long long *count)
+{
+    shim::bring(to, *(const shim::tensor *)map, inner, line, batch, count, shim::current / blockDim.x, __builtin_return_address(0));
+}
+
+template <int BLOCKS, class MAP>
+SHIM_CALLED static void fb_tensor_bring_all(void *to, const MAP *map, int inner, int line, int batch, unsigned long long *count)
+{
+    for (unsigned b = 0; b < BLOCKS; b++)
+        shim::bring(to, *(const shim::tensor *)map, inner, line, batch, count, shim::first_of_cluster() + b,
+                    __builtin_return_address(0));
+}
+
+SHIM_CALLED static void fb_stage_start(unsigned long long *count, int arrivals)
+{
+    start_inbox(count, arrivals, __builtin_return_address(0));
+}
+
+SHIM_CALLED static void fb_stage_expect(unsigned long long *count, int bytes)
+{
+    shim::inbox_moves(shim::current / blockDim.x, count, bytes, true, __builtin_return_address(0));
+}
+
+SHIM_CALLED static void fb_stage_free(unsigned long long *count, unsigned rank)
+{
+    rank += shim::first_of_cluster();
+    SHIM_SAY(reach(rank));
+    shim::inbox_moves(rank, count, 0, true, __builtin_return_address(0));
+    SHIM_SAY(reach(~0u));
+}
+
+SHIM_CALLED static void fb_stage_wait(unsigned long long *count, int parity) { fb_inbox_wait(count, parity); }
+template <int N> static void fb_stage_fewer_registers() {}
+template <int N> static void fb_stage_more_registers() {}
+
 static float fb_relu_wide(float x) { return x < 0 ? 0 : x; }
 static float fb_sigmoid_wide(float x) { return 1 / (1 + expf(-x)); }
 

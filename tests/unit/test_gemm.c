@@ -44,7 +44,8 @@ static void test_emulated(void **state)
         fb_planner *planner = planner_of(graphs[i]);
         fb_plan *plan = gemm_plan(planner, &gemm_cases[i]);
         programs[i] = lowered(gemm_cases[i].name, plan);
-        bool wide = strstr(programs[i]->kernels[0].source, "fb_gemm_wide<");
+        const char *source = programs[i]->kernels[0].source;
+        bool wide = strstr(source, "fb_gemm_wide<") || strstr(source, "fb_gemm_tma<");
         if (wide != (strncmp(gemm_cases[i].name, "wide", 4) == 0)) fail_msg("%s: %d", gemm_cases[i].name, wide);
         number[i] = unit_add_cuda(&u, programs[i]);
         fb_plan_free(plan);

@@ -1,0 +1,150 @@
+/* Tiles of the gemm family by kernels/gemm_tma.cuh: blocks stay and go from tile to tile, one thread asks for operands by
+ * tensor maps, and each warp makes what becomes of its rows of sums, a part of their columns at a time.
+ *
+ * requires  a tiled nest of one phase, its tile one of tma
+ * provides  the kernel
+ */
+#include "code/emit_tiled.h"
+#include "code/names.h"
+
+#include <inttypes.h>
+
+typedef fb_emit_tiled writer;
+
+static int part_of(const writer *w)
+{
+    return FB_GEMM_TMA_PART / w->t->n_strips;
+}
+
+/* ---- operands ---- */
+
+/* "fb_tile::describe(…": map number `map` of an operand, of which `box` lines are copied at once. */
+static void write_map(const writer *w, int map, int part, const fb_operand *o, const fb_tile_even *x, const char *box)
+{
+    fb_emitter *e = w->e;
+    fb_emit_list(e, "fb_tile::describe(fb_shared, fb_own + %d, ", map);
+    fb_emit_open(e, "[&]() -> const %s *", w->element);
+    fb_emit_cuda_declare(e, o->batch, "0");
+    fb_emit_cuda_declare(e, o->k, "0");
+    fb_emit_cuda_declare(e, o->outer, "0");
+    fb_emit_tiled_element(w, part, o, true, NULL);
+    fb_emit_close_by(e, fb_arena_printf(e->arena,
+                                        "}(), %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %s);",
+                                        x->inner, x->lines, x->batches, x->line, x->batch, box));
+    fb_emit_close_by(e, NULL);
+}
+
+static const char *batch_in(const writer *w, const fb_tile_even *x)
+{
+    return x->batch && w->t->batch > 1 ? "fb_here.batch" : "0";
+}
+
+static void write_maps(const writer *w)
+{
+    const fb_nest *nest = w->e->nest;
+    fb_tile_even x;
+    FB_ASSERT(fb_tile_left_even(nest, 0, &x));
+    write_map(w, 0, nest->n_sections, &w->t->phases[0].left, &x, "fb_tile::A_LINES");
+    for (int p = 0; p < w->t->n_products; p++) {
+        FB_ASSERT(fb_tile_right_even(nest, p, fb_tile_right(nest, 0).along_k, &x));
+        write_map(w, 1 + p, nest->n_sections + w->t->n_phases + p, &w->t->products[p].right, &x, "fb_tile::B_LINES");
+    }
+}
+
+/* What a copy of strip `s` wants: map, column, batch. */
+static const char *strip_of(const writer *w, int s)
+{
+    const fb_phase *p = &w->t->phases[0];
+    fb_tile_even x;
+    FB_ASSERT(fb_tile_right_even(w->e->nest, p->product[s], fb_tile_right(w->e->nest, 0).along_k, &x));
+    return fb_arena_printf(w->e->arena, "fb_ask(fb_own + %d, fb_here.column * %d + %" PRId64 ", %s);", 1 + p->product[s],
+                           w->tile.strip, p->column[s], batch_in(w, &x));
+}
+
+static void write_copies(const writer *w, const char *steps)
+{
+    fb_emitter *e = w->e;
+    fb_tile_even x;
+    FB_ASSERT(fb_tile_left_even(e->nest, 0, &x));
+    fb_emit_list(e, "fb_tile::bring(fb_shared, fb_step, %s, ", steps);
+    fb_emit_open(e, "[&](auto fb_ask)");
+    fb_emit(e, "fb_ask(fb_own, fb_here.row * %d, %s);", w->tile.m, batch_in(w, &x));
+    fb_emit_close_by(e, "},");
+    fb_emit_open(e, "[&](int fb_strip, auto fb_ask)");
+    for (int s = 0; s + 1 < w->t->n_strips; s++) fb_emit(e, "if (fb_strip == %d) return %s", s, strip_of(w, s));
+    fb_emit(e, "%s", strip_of(w, w->t->n_strips - 1));
+    fb_emit_close_by(e, "});");
+    fb_emit_close_by(e, NULL);
+}
+
+/* ---- sums ---- */
+
+static void write_elements(writer *w)
+{
+    fb_emitter *e = w->e;
+    const int part = part_of(w), vector = w->by.vector < part ? w->by.vector : part, across = part / vector;
+    w->by.vector = vector;
+    w->apart = part;
+    fb_emit(e, "fb_tile::registers fb_sums = {};");
+    fb_emit(e, "fb_tile::multiply(fb_sums, fb_shared, fb_step, %" PRId64 ");", fb_gemm_turns_of(w->e->nest, &w->tile).steps);
+    fb_emit(e, "const fb_at m0 = fb_here.row * %d, n0 = fb_here.column * %d;", w->tile.m, w->tile.strip);
+    if (w->t->batch > 1) fb_emit(e, "const fb_at fb_batch = fb_here.batch;");
+    fb_emit_unrolled(e, "fb_part", fb_emit_number(e, w->tile.strip / part));
+    fb_emit(e, "const %s *const fb_c = fb_tile::spread(fb_sums, fb_shared, fb_part);", w->sum);
+    fb_emit_section(e, 0);
+    fb_emit_tiled_find_sums(w);
+    fb_emit_for(e, "int", "fb_i", "threadIdx.x % 32", fb_emit_number(e, 16 * across), "32");
+    fb_emit(e, "const int fb_m = threadIdx.x / 32 * 16 + fb_i / %d, fb_n = fb_part * %d + fb_i %% %d%s;", across, part,
+            across, vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
+    if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
+    if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
+    fb_emit_tiled_elements(w);
+    fb_emit_close(e);
+    fb_emit_close(e);
+}
+
+/* ---- the kernel ---- */
+
+void fb_emit_gemm_tma(fb_emit_tiled *w)
+{
+    fb_emitter *e = w->e;
+    const fb_gemm_tile *x = &w->tile;
+    const fb_tiled *t = w->t;
+    const fb_gemm_turns turns = fb_gemm_turns_of(e->nest, x);
+    const int maps = 1 + t->n_products;
+    fb_needs_text(&e->needs, FB_TEXT_GEMM_TMA);
+    e->needs.warpgroups = true;
+    fb_emit_remark(e, "by whole warpgroups: 64 rows each multiply, a thread of the last asks for operands");
+    fb_emit(e, "using fb_tile = fb_gemm_tma<%s, %d, %d, %d, %s, %s, %d, %d>;", w->element, x->m, x->n, t->n_strips,
+            fb_tile_left(e->nest, 0).along_k ? "true" : "false", fb_tile_right(e->nest, 0).along_k ? "true" : "false",
+            x->stages, x->cluster);
+    fb_emit(e, "static_assert(fb_tile::THREADS == %d && fb_tile::LINE <= %d, \"as launched\");", x->threads,
+            FB_GEMM_TMA_LINE);
+    fb_emit(e, "extern __shared__ __align__(1024) unsigned char fb_shared[];");
+    fb_emit(e, "static __device__ fb_tensor_map fb_maps[%d];", x->grid[0] * maps);
+    fb_emit(e, "fb_tensor_map *const fb_own = fb_maps + " FB_BLOCK ".x %% %d * %d;", x->grid[0], maps);
+    fb_emit(e, "fb_tile::begin(fb_shared);");
+    w->by = fb_tile_epilogue_of(e->nest, e->knobs, x);
+    fb_emit_if(e, "fb_tile::brings()");
+    write_maps(w);
+    fb_emit_close(e);
+    fb_emit(e, "int fb_step = 0;");
+    fb_emit(e, "const int fb_first = " FB_BLOCK ".x / %d, fb_clusters = " FB_GRID ".x / %d;", x->cluster, x->cluster);
+    fb_emit_for(e, "int", "fb_turn", "fb_first", fb_emit_number(e, turns.all), "fb_clusters");
+    fb_emit(e, "const fb_tile_place fb_here = fb_tile::place<%" PRId64 ", %" PRId64 ", %d>(fb_turn);", turns.rows,
+            turns.columns, x->band);
+    const int64_t steps = turns.steps;
+    fb_emit_if(e, "fb_tile::brings()");
+    write_copies(w, fb_emit_number(e, steps));
+    fb_emit_close(e);
+    fb_emit_if(e, "!fb_tile::brings()");
+    write_elements(w);
+    fb_emit_close(e);
+    fb_emit(e, "fb_step += %" PRId64 ";", steps);
+    fb_emit_close(e);
+    fb_emit(e, "fb_tile::end();");
+    if (x->cluster > 1) {
+        e->function->cluster = e->needs.cluster = x->cluster;
+        e->needs.meets = FB_MEETS_CLUSTER;
+    }
+}

@@ -1,0 +1,285 @@
+// A kernel's tiles of a contraction, one after the other in blocks that stay: the warpgroup's tensor core instructions of
+// compute capability 9.0 (target sm_90a), 16-bit operands whose rows lie evenly, so that the copy engine brings them by tensor
+// maps. Stands on kernels/wgmma.cuh.
+//
+// Two warpgroups multiply, 64 rows each by all N columns. One thread of the last warpgroup asks for what they want, STAGES steps
+// of 64 of k ahead and past the end of a tile, so that the next one's operands come while sums are stored. Each warp makes what
+// becomes of its 16 rows of sums through a small piece of shared memory of its own, PART columns of every strip at a time.
+// TOGETHER blocks, a cluster, have neighbouring rows of tiles and the same columns: each brings its share of the right operand
+// for all of them.
+//
+// What is beyond an operand comes as zero.
+
+#ifndef FB_GEMM_TMA
+#define FB_GEMM_TMA
+
+// Where an operand lies: made by the kernel itself, so that who launches it need not know of it.
+struct __align__(128) fb_tensor_map {
+    unsigned words[32];
+};
+
+// Elements of 16 bits: so many side by side, such lines, and batches of these; how far apart they begin, in bytes. A copy takes a
+// box of 64 × `box`.
+struct fb_tensor_shape {
+    int inner, lines, batches;
+    long long line, batch;
+    int box;
+};
+
+// ---- PTX -----------------------------------------------------------------------------------------------------------
+
+// A warp makes the map in shared memory and puts it where copies may read it (PTX ISA, tensormap.replace: from zeros, all of its
+// fields). The swizzle is wgmma's of 128 bytes.
+FB_DEVICE void fb_tensor_describe(fb_tensor_map *made, fb_tensor_map *to, const void *at, const fb_tensor_shape &x)
+{
+    const unsigned map = fb_shared_address(made);
+    made->words[threadIdx.x % 32] = 0;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;\n"
+                     "tensormap.replace.tile.rank.shared::cta.b1024.b32 [%0], 2;\n" // dimensions less one
+                     "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 0, %2;\n"
+                     "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 1, %3;\n"
+                     "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 2, %4;\n"
+                     "tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], 0, %5;\n"
+                     "tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], 1, %6;\n"
+                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 0, 64;\n"
+                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 1, %7;\n"
+                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 2, 1;\n"
+                     "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 0, 1;\n"
+                     "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 1, 1;\n"
+                     "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 2, 1;\n"
+                     "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 1;\n" // 16 bits
+                     "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0;\n"
+                     "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 3;\n"
+                     "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0;" ::"r"(map),
+                     "l"(at), "r"(x.inner), "r"(x.lines), "r"(x.batches), "l"(x.line), "l"(x.batch), "r"(x.box)
+                     : "memory");
+    }
+    __syncwarp();
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;\n"
+                 "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(to),
+                 "r"(map)
+                 : "memory");
+    __syncwarp();
+}
+
+// A box into shared memory, and its bytes into a count of this block; outside of the tensor all is zero.
+FB_DEVICE void fb_tensor_bring(void *to, const fb_tensor_map *map, int inner, int line, int batch, unsigned long long *count)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+                     fb_shared_address(to)),
+                 "l"(map), "r"(inner), "r"(line), "r"(batch), "r"(fb_shared_address(count))
+                 : "memory");
+}
+
+// The same for the first BLOCKS of the cluster: to the same place of each, and into the count there.
+template <int BLOCKS>
+FB_DEVICE void fb_tensor_bring_all(void *to, const fb_tensor_map *map, int inner, int line, int batch, unsigned long long *count)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(fb_shared_address(to)),
+                 "l"(map), "r"(inner), "r"(line), "r"(batch), "r"(fb_shared_address(count)), "h"((unsigned short)((1 << BLOCKS) - 1))
+                 : "memory");
+}
+
+// A count of arrivals and of bytes to come (mbarrier); blocks of the cluster arrive, too.
+FB_DEVICE void fb_stage_start(unsigned long long *count, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\nfence.mbarrier_init.release.cluster;" ::"r"(fb_shared_address(count)),
+                 "r"(arrivals)
+                 : "memory");
+}
+
+FB_DEVICE void fb_stage_expect(unsigned long long *count, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(fb_shared_address(count)), "r"(bytes) : "memory");
+}
+
+FB_DEVICE void fb_stage_free(unsigned long long *count, unsigned rank)
+{
+    asm volatile("{\n.reg .b32 count;\nmapa.shared::cluster.u32 count, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [count];\n}" ::"r"(fb_shared_address(count)),
+                 "r"(rank)
+                 : "memory");
+}
+
+FB_DEVICE void fb_stage_wait(unsigned long long *count, int parity)
+{
+    int ended;
+    do {
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                     : "=r"(ended)
+                     : "r"(fb_shared_address(count)), "r"(parity)
+                     : "memory");
+    } while (!ended);
+}
+
+// A warpgroup's registers: what those that only ask for copies give back, those that multiply take.
+template <int N> FB_DEVICE void fb_stage_fewer_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> FB_DEVICE void fb_stage_more_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+// ---- end of PTX ----------------------------------------------------------------------------------------------------
+
+// Which tile a block has in its cluster's turn: row and column of tiles, and batch.
+struct fb_tile_place {
+    int row, column, batch;
+};
+
+template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, int STAGES, int TOGETHER> struct fb_gemm_tma {
+    static constexpr int STEP = 64, WIDE = 128, BOX = 64;
+    static constexpr int GROUPS = M / 64, THREADS = WIDE * (GROUPS + 1), STRIP = N / STRIPS;
+    static constexpr int PART = STRIPS > 4 ? 8 : 32 / STRIPS, LINE = STRIPS * PART + 8;
+    static_assert(M % 64 == 0 && N % 64 == 0 && N <= 256 && STAGES >= 2, "whole instructions; one step comes while another is used");
+    static_assert(STRIP % BOX == 0 && STRIP % PART == 0 && M <= 256, "a copy brings of one strip alone");
+    using parts = fb_chain_wide<ELEM, 64, N, N, STEP, STEP, STAGES>; // its ways to lay tiles and to multiply them
+    using A = typename parts::template operand<A_ALONG_K, M, STEP>;
+    using B = typename parts::template operand<B_ALONG_K, N, STEP>;
+    using registers = float[N / 2];
+
+    // A copy has LINES lines of the right operand: a strip's, or a block's share of one.
+    static constexpr int B_LINES = !B_ALONG_K ? STEP : STRIP < N / TOGETHER ? STRIP : N / TOGETHER;
+    static constexpr int A_LINES = A_ALONG_K ? M : STEP, SIZE = A::SIZE + B::SIZE;
+    static constexpr int B_BOXES = B::SIZE / (BOX * B_LINES), B_OUTER = B_ALONG_K ? B_LINES : BOX;
+    static_assert(B_BOXES % TOGETHER == 0, "each block brings as much");
+
+    // In shared memory behind the tiles and the warps' pieces: a step has come; all warps of the cluster are done with it.
+    struct counts {
+        unsigned long long full[STAGES], empty[STAGES];
+    };
+
+    FB_DEVICE ELEM *stage(unsigned char *shared, int step) { return reinterpret_cast<ELEM *>(shared) + step % STAGES * SIZE; }
+    FB_DEVICE float *sums(unsigned char *shared) { return reinterpret_cast<float *>(stage(shared, 0) + STAGES * SIZE); }
+    FB_DEVICE counts *at(unsigned char *shared) { return reinterpret_cast<counts *>(sums(shared) + M * LINE); }
+
+    FB_DEVICE bool brings() { return threadIdx.x >= WIDE * GROUPS; }
+    FB_DEVICE unsigned rank() { return blockIdx.x % TOGETHER; }
+
+    // Turns go through bands of BAND clusters' rows, in each column by column.
+    template <int ROWS, int COLUMNS, int BAND> FB_DEVICE fb_tile_place place(int turn)
+    {
+        const int batch = turn / (ROWS * COLUMNS), in = turn % (ROWS * COLUMNS), first = in / (BAND * COLUMNS) * BAND;
+        const int band = ROWS - first < BAND ? ROWS - first : BAND, at = in % (BAND * COLUMNS);
+        return {(first + at % band) * TOGETHER + (int)rank(), at / band, batch};
+    }
+
+    FB_DEVICE void begin(unsigned char *shared)
+    {
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < STAGES; i++) {
+                fb_stage_start(&at(shared)->full[i], 1);
+                fb_stage_start(&at(shared)->empty[i], 4 * GROUPS * TOGETHER);
+            }
+        }
+        if constexpr (TOGETHER > 1)
+            fb_cluster_meet();
+        else
+            fb_meet<THREADS>();
+        if (brings())
+            fb_stage_fewer_registers<24>();
+        else
+            fb_stage_more_registers<240>();
+    }
+
+    // By the first warp of those that bring; the map is made where no sums are yet.
+    FB_DEVICE void describe(unsigned char *shared, fb_tensor_map *to, const ELEM *first, int inner, int lines, int batches,
+                            long long line, long long batch, int box)
+    {
+        if (threadIdx.x / 32 != 4 * GROUPS) return;
+        const fb_tensor_shape shape = {inner, lines, batches, 2 * line, 2 * (batch ? batch : line), box};
+        fb_tensor_describe(reinterpret_cast<fb_tensor_map *>(sums(shared)), to, first, shape);
+    }
+
+    // One thread asks for a tile's steps. left(ask): ask(map, row, batch) of the tile's first row; right(strip, ask): the same of the
+    // first column of a strip.
+    template <class L, class R> FB_DEVICE void bring(unsigned char *shared, int first, int steps, L left, R right)
+    {
+        if (threadIdx.x != WIDE * GROUPS) return;
+#pragma unroll 1
+        for (int s = first; s < first + steps; s++) {
+            unsigned long long *const full = &at(shared)->full[s % STAGES];
+            ELEM *const a = stage(shared, s), *const b = a + A::SIZE;
+            const int k = (s - first) * STEP;
+            if (s >= STAGES) fb_stage_wait(&at(shared)->empty[s % STAGES], (s / STAGES - 1) & 1);
+            fb_stage_expect(full, SIZE * 2);
+            left([&](const fb_tensor_map *map, int row, int batch) {
+                if constexpr (A_ALONG_K)
+                    fb_tensor_bring(a, map, k, row, batch, full);
+                else
+#pragma unroll
+                    for (int i = 0; i < M / BOX; i++) fb_tensor_bring(a + i * BOX * STEP, map, row + i * BOX, k, batch, full);
+            });
+#pragma unroll
+            for (int i = 0; i < B_BOXES / TOGETHER; i++) {
+                const int box = rank() * (B_BOXES / TOGETHER) + i;
+                right(box * B_OUTER / STRIP, [&](const fb_tensor_map *map, int column, int batch) {
+                    ELEM *const to = b + box * BOX * B_LINES;
+                    const int outer = column + box * B_OUTER % STRIP, inner = B_ALONG_K ? k : outer, line = B_ALONG_K ? outer : k;
+                    if constexpr (TOGETHER > 1)
+                        fb_tensor_bring_all<TOGETHER>(to, map, inner, line, batch, full);
+                    else
+                        fb_tensor_bring(to, map, inner, line, batch, full);
+                });
+            }
+        }
+    }
+
+    FB_DEVICE void done(counts *c, int step)
+    {
+        if (threadIdx.x % 32 != 0) return;
+#pragma unroll
+        for (int r = 0; r < TOGETHER; r++) fb_stage_free(&c->empty[step % STAGES], r);
+    }
+
+    // A thread sends off a step's multiplications and lets go of the step before, so that one is always under way.
+    FB_DEVICE void multiply(registers &sums, unsigned char *shared, int first, int steps)
+    {
+        counts *const c = at(shared);
+#pragma unroll 1
+        for (int s = first; s < first + steps; s++) {
+            ELEM *const tile = stage(shared, s);
+            fb_stage_wait(&c->full[s % STAGES], s / STAGES & 1);
+            fb_wide_begin();
+#pragma unroll
+            for (int k = 0; k < STEP; k += 16) parts::template multiply<A, B>(sums, tile, tile + A::SIZE, threadIdx.x / WIDE * 64, k, true);
+            fb_wide_mark();
+            fb_wide_wait<1>();
+            if (s > first) done(c, s - 1);
+        }
+        fb_wide_wait<0>();
+        done(c, first + steps - 1);
+    }
+
+    // This warp's rows of the tile, and PART columns of each strip from part · PART on: strip s's sum of row m and its column n is
+    // at [m * LINE + s * PART + n] until the next part.
+    FB_DEVICE const float *spread(const registers &sums_of, unsigned char *shared, int part)
+    {
+        float *const c = sums(shared);
+        const int lane = threadIdx.x & 31, row = threadIdx.x / 32 * 16 + (lane >> 2);
+        __syncwarp();
+#pragma unroll
+        for (int s = 0; s < STRIPS; s++)
+#pragma unroll
+            for (int i = 0; i < PART / 2; i += 2)
+                fb_store(c + (row + (i >> 1 & 1) * 8) * LINE + s * PART + i / 4 * 8 + (lane & 3) * 2,
+                         fb_pack<float, 2>{sums_of[(s * STRIP + part * PART) / 2 + i], sums_of[(s * STRIP + part * PART) / 2 + i + 1]});
+        __syncwarp();
+        return c - part * PART;
+    }
+
+    // Of what others still send to, no block may end.
+    FB_DEVICE void end()
+    {
+        __syncwarp();
+        if constexpr (TOGETHER > 1) fb_cluster_meet();
+    }
+};
+
+#endif
