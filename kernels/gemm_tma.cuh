@@ -99,7 +99,7 @@ FB_DEVICE void fb_stage_expect(unsigned long long *count, int bytes)
 FB_DEVICE void fb_stage_free(unsigned long long *count, unsigned rank)
 {
     asm volatile("{\n.reg .b32 count;\nmapa.shared::cluster.u32 count, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [count];\n}" ::"r"(fb_shared_address(count)),
+                 "mbarrier.arrive.shared::cluster.b64 _, [count];\n}" ::"r"(fb_shared_address(count)),
                  "r"(rank)
                  : "memory");
 }
@@ -183,9 +183,9 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
         else
             fb_meet<THREADS>();
         if (brings())
-            fb_stage_fewer_registers<24>();
+            fb_stage_fewer_registers<40>();
         else
-            fb_stage_more_registers<240>();
+            fb_stage_more_registers<232>();
     }
 
     // By the first warp of those that bring; the map is made where no sums are yet.
