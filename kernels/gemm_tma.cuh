@@ -4,7 +4,8 @@
 //
 // Two warpgroups multiply, 64 rows each by all N columns. One thread of the last warpgroup asks for what they want, STAGES steps
 // of 64 of k ahead and past the end of a tile, so that the next one's operands come while sums are stored. Each warp makes what
-// becomes of its 16 rows of sums through a small piece of shared memory of its own, PART columns of every strip at a time.
+// becomes of its 16 rows of sums in registers, or, where a thread stores less than a line of 8, through a small piece of shared
+// memory of its own, PART columns of every strip at a time.
 // TOGETHER blocks, a cluster, have neighbouring rows of tiles and the same columns: each brings its share of the right operand
 // for all of them.
 //
@@ -182,11 +183,12 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
             fb_cluster_meet();
         else
             fb_meet<THREADS>();
-        if (brings())
-            fb_stage_fewer_registers<40>();
-        else
-            fb_stage_more_registers<232>();
     }
+
+    // First thing in what either kind of warpgroup does, and they never do the same again but for the end: else the compiler
+    // leaves registers as they are.
+    FB_DEVICE void begin_bringing() { fb_stage_fewer_registers<40>(); }
+    FB_DEVICE void begin_multiplying() { fb_stage_more_registers<232>(); }
 
     // By the first warp of those that bring; the map is made where no sums are yet.
     FB_DEVICE void describe(unsigned char *shared, fb_tensor_map *to, const ELEM *first, int inner, int lines, int batches,
@@ -272,6 +274,27 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
                          fb_pack<float, 2>{sums_of[(s * STRIP + part * PART) / 2 + i], sums_of[(s * STRIP + part * PART) / 2 + i + 1]});
         __syncwarp();
         return c - part * PART;
+    }
+
+    // The same without shared memory, for VECTOR neighbours at a time: g(c, m, n), c[s * 8 + v] strip s's sum of row m and its column
+    // n + v. Whole lines of 8 columns come from the four threads that have pairs of them.
+    template <int VECTOR, class G> FB_DEVICE void each(const registers &sums_of, G g)
+    {
+        const int lane = threadIdx.x & 31, row = threadIdx.x / 32 * 16 + (lane >> 2);
+#pragma unroll
+        for (int first = 0; first < STRIP; first += 32)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                float c[STRIPS][8];
+#pragma unroll
+                for (int s = 0; s < STRIPS; s++) {
+#pragma unroll
+                    for (int i = 0; i < 8; i++) c[s][i] = sums_of[(s * STRIP + first) / 2 + i / 2 * 4 + 2 * h + i % 2];
+                    parts::turn_four(c[s]);
+                }
+#pragma unroll
+                for (int v = 0; v < 8; v += VECTOR) g(&c[0][v], row + 8 * h, first + 8 * (lane & 3) + v);
+            }
     }
 
     // Of what others still send to, no block may end.

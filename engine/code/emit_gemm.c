@@ -267,6 +267,7 @@ static const char *sum_at(const writer *w, fb_val v, const char *own)
     int64_t stride, offset = (int64_t)w->t->strip_of[v] * w->apart;
     fb_ix rest = w->s->values[v].at;
     if (w->s->blocked) FB_ASSERT(fb_ix_stride(e->nest->pool, rest, w->s->rows.var[0], &stride, &rest));
+    if (w->sums) return fb_arena_printf(e->arena, "%s[%s%" PRId64 "]", w->sums, w->by.vector > 1 ? "v + " : "", offset);
     const char *column = w->t->whole ? fb_emit_index(e, rest, false) : own;
     return offset ? fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::LINE + %s + %" PRId64 "]", column, offset)
                   : fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::LINE + %s]", column);

@@ -11,6 +11,8 @@
 
 typedef fb_emit_tiled writer;
 
+enum { LINE = 8 }; /* columns that a thread has in a row */
+
 static int part_of(const writer *w)
 {
     return FB_GEMM_TMA_PART / w->t->n_strips;
@@ -61,12 +63,12 @@ static const char *strip_of(const writer *w, int s)
                            w->tile.strip, p->column[s], batch_in(w, &x));
 }
 
-static void write_copies(const writer *w, const char *steps)
+static void write_copies(writer *w, int64_t steps)
 {
     fb_emitter *e = w->e;
     fb_tile_even x;
     FB_ASSERT(fb_tile_left_even(e->nest, 0, &x));
-    fb_emit_list(e, "fb_tile::bring(fb_shared, fb_step, %s, ", steps);
+    fb_emit_list(e, "fb_tile::bring(fb_shared, fb_step, %" PRId64 ", ", steps);
     fb_emit_open(e, "[&](auto fb_ask)");
     fb_emit(e, "fb_ask(fb_own, fb_here.row * %d, %s);", w->tile.m, batch_in(w, &x));
     fb_emit_close_by(e, "},");
@@ -79,23 +81,35 @@ static void write_copies(const writer *w, const char *steps)
 
 /* ---- sums ---- */
 
-static void write_elements(writer *w)
+/* Lines of 8 columns in registers … */
+static void write_lines(writer *w)
 {
     fb_emitter *e = w->e;
-    const int part = part_of(w), vector = w->by.vector < part ? w->by.vector : part, across = part / vector;
-    w->by.vector = vector;
+    w->apart = LINE;
+    w->sums = "fb_c";
+    fb_emit_open(e, "fb_tile::each<%d>(fb_sums, [&](const %s *fb_c, const int fb_m, const int fb_n)", w->by.vector,
+                 w->sum);
+    fb_emit_section(e, 0);
+    fb_emit_tiled_find_sums(w);
+    if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") return;", w->t->rows);
+    if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") return;", w->t->columns);
+    fb_emit_tiled_elements(w);
+    fb_emit_close_by(e, "});");
+}
+
+/* … or what is stored less at a time, by neighbouring threads. */
+static void write_parts(writer *w)
+{
+    fb_emitter *e = w->e;
+    const int part = part_of(w), across = part / w->by.vector;
     w->apart = part;
-    fb_emit(e, "fb_tile::registers fb_sums = {};");
-    fb_emit(e, "fb_tile::multiply(fb_sums, fb_shared, fb_step, %" PRId64 ");", fb_gemm_turns_of(w->e->nest, &w->tile).steps);
-    fb_emit(e, "const fb_at m0 = fb_here.row * %d, n0 = fb_here.column * %d;", w->tile.m, w->tile.strip);
-    if (w->t->batch > 1) fb_emit(e, "const fb_at fb_batch = fb_here.batch;");
     fb_emit_unrolled(e, "fb_part", fb_emit_number(e, w->tile.strip / part));
     fb_emit(e, "const %s *const fb_c = fb_tile::spread(fb_sums, fb_shared, fb_part);", w->sum);
     fb_emit_section(e, 0);
     fb_emit_tiled_find_sums(w);
     fb_emit_for(e, "int", "fb_i", "threadIdx.x % 32", fb_emit_number(e, 16 * across), "32");
     fb_emit(e, "const int fb_m = threadIdx.x / 32 * 16 + fb_i / %d, fb_n = fb_part * %d + fb_i %% %d%s;", across, part,
-            across, vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
+            across, w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
     if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
     fb_emit_tiled_elements(w);
@@ -103,14 +117,37 @@ static void write_elements(writer *w)
     fb_emit_close(e);
 }
 
+static void write_tile(writer *w, int64_t steps)
+{
+    enum { FEW = 4 };
+    fb_emitter *e = w->e;
+    fb_emit(e, "fb_tile::registers fb_sums = {};");
+    fb_emit(e, "fb_tile::multiply(fb_sums, fb_shared, fb_step, %" PRId64 ");", steps);
+    fb_emit(e, "const fb_at m0 = fb_here.row * %d, n0 = fb_here.column * %d;", w->tile.m, w->tile.strip);
+    if (w->t->batch > 1) fb_emit(e, "const fb_at fb_batch = fb_here.batch;");
+    (w->by.vector >= FEW ? write_lines : write_parts)(w);
+}
+
 /* ---- the kernel ---- */
+
+/* All tiles of this block, one after the other. */
+static void write_turns(writer *w, void (*write)(writer *, int64_t steps))
+{
+    fb_emitter *e = w->e;
+    const fb_gemm_turns turns = fb_gemm_turns_of(e->nest, &w->tile);
+    fb_emit_for(e, "int", "fb_turn", "fb_first", fb_emit_number(e, turns.all), "fb_clusters");
+    fb_emit(e, "const fb_tile_place fb_here = fb_tile::place<%" PRId64 ", %" PRId64 ", %d>(fb_turn);", turns.rows,
+            turns.columns, w->tile.band);
+    write(w, turns.steps);
+    fb_emit(e, "fb_step += %" PRId64 ";", turns.steps);
+    fb_emit_close(e);
+}
 
 void fb_emit_gemm_tma(fb_emit_tiled *w)
 {
     fb_emitter *e = w->e;
     const fb_gemm_tile *x = &w->tile;
     const fb_tiled *t = w->t;
-    const fb_gemm_turns turns = fb_gemm_turns_of(e->nest, x);
     const int maps = 1 + t->n_products;
     fb_needs_text(&e->needs, FB_TEXT_GEMM_TMA);
     e->needs.warpgroups = true;
@@ -124,23 +161,17 @@ void fb_emit_gemm_tma(fb_emit_tiled *w)
     fb_emit(e, "static __device__ fb_tensor_map fb_maps[%d];", x->grid[0] * maps);
     fb_emit(e, "fb_tensor_map *const fb_own = fb_maps + " FB_BLOCK ".x %% %d * %d;", x->grid[0], maps);
     fb_emit(e, "fb_tile::begin(fb_shared);");
-    w->by = fb_tile_epilogue_of(e->nest, e->knobs, x);
-    fb_emit_if(e, "fb_tile::brings()");
-    write_maps(w);
-    fb_emit_close(e);
     fb_emit(e, "int fb_step = 0;");
     fb_emit(e, "const int fb_first = " FB_BLOCK ".x / %d, fb_clusters = " FB_GRID ".x / %d;", x->cluster, x->cluster);
-    fb_emit_for(e, "int", "fb_turn", "fb_first", fb_emit_number(e, turns.all), "fb_clusters");
-    fb_emit(e, "const fb_tile_place fb_here = fb_tile::place<%" PRId64 ", %" PRId64 ", %d>(fb_turn);", turns.rows,
-            turns.columns, x->band);
-    const int64_t steps = turns.steps;
     fb_emit_if(e, "fb_tile::brings()");
-    write_copies(w, fb_emit_number(e, steps));
+    fb_emit(e, "fb_tile::begin_bringing();");
+    write_maps(w);
+    write_turns(w, write_copies);
     fb_emit_close(e);
     fb_emit_if(e, "!fb_tile::brings()");
-    write_elements(w);
-    fb_emit_close(e);
-    fb_emit(e, "fb_step += %" PRId64 ";", steps);
+    fb_emit(e, "fb_tile::begin_multiplying();");
+    w->by = fb_tile_epilogue_of(e->nest, e->knobs, x);
+    write_turns(w, write_tile);
     fb_emit_close(e);
     fb_emit(e, "fb_tile::end();");
     if (x->cluster > 1) {

@@ -17,7 +17,8 @@ typedef struct {
     const char *sum;     /* of sums */
     const fb_section *s; /* the epilogue */
     fb_tile_epilogue by;
-    int apart;       /* columns from one strip's sums to the next one's */
+    const char *sums; /* what a thread has them in, neighbours from 0 on; NULL: rows of them are in shared memory */
+    int apart;        /* columns from one strip's sums to the next one's */
     const char *own; /* the condition for a thread to have elements; NULL: all have */
 } fb_emit_tiled;
 

@@ -21,7 +21,10 @@ local function with_knob(value)
   return function(pl)
     pl:fuse_all(table.unpack(pl:nodes()))
     for _, node in ipairs(pl:nodes()) do
-      if node:match "^matmul" then pl:knob(node, "tile_k", value) end
+      if node:match "^matmul" then
+        pl:generate(node)
+        pl:knob(node, "tile_k", value)
+      end
     end
   end
 end
@@ -38,6 +41,7 @@ return fb.script {
     dtype = fb.choice { "bf16", "f16", "f32" },
   },
   variants = {
+    plain = product(function(by) return by("w") end),
     sigmoid = product(function(by) return by("w"):sigmoid() end),
     relu_bias = product(function(by, g, p) return (by("w") + bias(g, p)):relu() end),
     residual = product(function(by, g, p)
