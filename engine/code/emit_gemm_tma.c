@@ -59,8 +59,8 @@ static const char *strip_of(const writer *w, int s)
     const fb_phase *p = &w->t->phases[0];
     fb_tile_even x;
     FB_ASSERT(fb_tile_right_even(w->e->nest, p->product[s], fb_tile_right(w->e->nest, 0).along_k, &x));
-    return fb_arena_printf(w->e->arena, "fb_ask(fb_own + %d, fb_here.column * %d + %" PRId64 ", %s);", 1 + p->product[s],
-                           w->tile.strip, p->column[s], batch_in(w, &x));
+    return fb_arena_printf(w->e->arena, "fb_ask(fb_own + %d, fb_here.column * %d + %" PRId64 ", %s);",
+                           1 + p->product[s], w->tile.strip, p->column[s], batch_in(w, &x));
 }
 
 static void write_copies(writer *w, int64_t steps)
@@ -119,13 +119,12 @@ static void write_parts(writer *w)
 
 static void write_tile(writer *w, int64_t steps)
 {
-    enum { FEW = 4 };
     fb_emitter *e = w->e;
     fb_emit(e, "fb_tile::registers fb_sums = {};");
     fb_emit(e, "fb_tile::multiply(fb_sums, fb_shared, fb_step, %" PRId64 ");", steps);
     fb_emit(e, "const fb_at m0 = fb_here.row * %d, n0 = fb_here.column * %d;", w->tile.m, w->tile.strip);
     if (w->t->batch > 1) fb_emit(e, "const fb_at fb_batch = fb_here.batch;");
-    (w->by.vector >= FEW ? write_lines : write_parts)(w);
+    (w->by.vector >= FB_GEMM_TMA_FEW ? write_lines : write_parts)(w);
 }
 
 /* ---- the kernel ---- */

@@ -19,7 +19,7 @@ typedef struct {
     fb_tile_epilogue by;
     const char *sums; /* what a thread has them in, neighbours from 0 on; NULL: rows of them are in shared memory */
     int apart;        /* columns from one strip's sums to the next one's */
-    const char *own; /* the condition for a thread to have elements; NULL: all have */
+    const char *own;  /* the condition for a thread to have elements; NULL: all have */
 } fb_emit_tiled;
 
 /* Returns an operand's element, or where a piece is and whether it is inside, by the nest's part; its variables are

@@ -8,7 +8,7 @@
 typedef struct {
     bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
     bool wide;   /* … by whole warpgroups: kernels/gemm_wide.cuh */
-    bool tma;    /* … whose operands the copy engine brings, in blocks that go from tile to tile: kernels/gemm_tma.cuh */
+    bool tma; /* … whose operands the copy engine brings, in blocks that go from tile to tile: kernels/gemm_tma.cuh */
     bool direct; /* each thread has all rows of its columns, and reads these where they lie (schedule/direct.c) … */
     bool joined; /* … and tiles go on from one batch's columns to the next one's, whose rows are the same */
     int period, together; /* … `together` steps k = period · c + t of neighbouring c at a time; period 0: as k goes */
@@ -41,6 +41,8 @@ typedef struct {
 fb_gemm_turns fb_gemm_turns_of(const fb_nest *nest, const fb_gemm_tile *x);
 /* Columns of a strip that a warp makes something of at a time, and floats of a line of them in shared memory. */
 enum { FB_GEMM_TMA_PART = 32, FB_GEMM_TMA_LINE = FB_GEMM_TMA_PART + 8 };
+/* Where a thread stores so many neighbours at once, it has them all in registers. */
+enum { FB_GEMM_TMA_FEW = 4 };
 /* k of a part of a phase's sums, where these are split. */
 int64_t fb_gemm_part(const fb_nest *nest, const fb_gemm_tile *tile, int phase);
 /* Bytes of shared memory that the right operands of a phase take where they stay. */

@@ -169,7 +169,8 @@ fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs,
                           .few_columns = !t->whole && fb_tile_across(t, tile) % tile->strip != 0};
     int64_t line = t->whole ? x.columns : tile->strip;
     if (s->rows.n > s->blocked) x.vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
-    if (x.vector > FEW && t->n_strips > (tile->tma ? 2 : 1)) x.vector = FEW; /* or all strips' operands would crowd the registers */
+    if (x.vector > FEW && t->n_strips > (tile->tma ? 2 : 1))
+        x.vector = FEW; /* or all strips' operands would crowd the registers */
     while (x.vector > 2 && tile->m * line / x.vector < tile->threads) x.vector /= 2;
     x.groups = line / x.vector;
     x.early = loads_early(nest, tile, &x);

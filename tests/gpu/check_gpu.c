@@ -342,7 +342,8 @@ static void check_gemm(const struct gemm_case *c)
     snprintf(what, sizeof what, "gemm %s", c->name);
     if (!is_asked(what) || is_done(what)) return;
     fb_graph *g = gemm_graph(c);
-    fb_planner *planner = fb_planner_new(g, machine());
+    fb_machine m = gemm_machine(machine(), c);
+    fb_planner *planner = fb_planner_new(g, &m);
     fb_plan *plan = gemm_plan(planner, c);
     check_plan(what, plan);
     fb_plan_free(plan);

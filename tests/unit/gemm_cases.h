@@ -289,11 +289,50 @@ static inline void case_wide_batched(fb_graph *g, fb_dtype d)
 }
 
 /* Two products side by side, a gate and what it lets through. */
-static inline void case_wide_gated(fb_graph *g, fb_dtype d)
+static inline void gated(fb_graph *g, fb_dtype d, int64_t k)
 {
-    fb_id x = in(g, "x", d, SHAPE(130, 192)), w = in(g, "w", d, SHAPE(192, 136)), v = in(g, "v", d, SHAPE(192, 136));
+    fb_id x = in(g, "x", d, SHAPE(130, k)), w = in(g, "w", d, SHAPE(k, 136)), v = in(g, "v", d, SHAPE(k, 136));
     fb_id a = MATMUL(x, w);
     out(g, OP2(MUL, OP2(MUL, a, OP1(SIGMOID, a)), MATMUL(x, v)));
+}
+
+static inline void case_wide_gated(fb_graph *g, fb_dtype d)
+{
+    gated(g, d, 192);
+}
+
+/* Steps enough that two blocks share what they read. */
+static inline void case_wide_gated_deep(fb_graph *g, fb_dtype d)
+{
+    gated(g, d, 1000);
+}
+
+static inline void case_wide_deep(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(200, 968)), w = in(g, "w", d, SHAPE(968, 264)), r = in(g, "r", d, SHAPE(200, 264));
+    out(g, OP2(ADD, MATMUL(x, w), r));
+}
+
+/* The last pair of rows of tiles has but one; columns that no eight divide. */
+static inline void case_wide_single(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(1090, 968)), w = in(g, "w", d, SHAPE(35, 968));
+    out(g, OP1(TANH, MATMUL(x, turned(g, w))));
+}
+
+/* One left operand for all batches. */
+static inline void case_wide_shared(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(72, 128)), w = in(g, "w", d, SHAPE(3, 128, 72));
+    out(g, OP1(RELU, MATMUL(x, w)));
+}
+
+/* Rows that are so far apart but now and then: no copy engine takes them. */
+static inline void case_wide_uneven(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(3, 50, 128)), w = in(g, "w", d, SHAPE(128, 136));
+    fb_id rows = NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = SHAPE(120, 128)}), slice_of(g, x, 1, 0, 40, 1));
+    out(g, OP1(RELU, MATMUL(rows, w)));
 }
 
 static const struct gemm_case {
@@ -304,59 +343,67 @@ static const struct gemm_case {
         fb_knob knob;
         int64_t value;
     } knobs[2]; /* value 0: none */
+    int units;  /* multiprocessors; 0: a device's */
 } gemm_cases[] = {
-    {"plain f32", case_plain, FB_F32, {}},
-    {"plain f64", case_plain, FB_F64, {}},
-    {"plain bf16", case_plain, FB_BF16, {}},
-    {"plain in three parts", case_plain, FB_F32, {{FB_KNOB_SPLIT_K, 3}}},
-    {"dense f32", case_dense, FB_F32, {}},
-    {"dense f16", case_dense, FB_F16, {}},
-    {"dense f16, large tile", case_dense, FB_F16, {{FB_KNOB_TILE_M, 128}, {FB_KNOB_TILE_N, 128}}},
-    {"dense f32, tall tile", case_dense, FB_F32, {{FB_KNOB_TILE_M, 128}, {FB_KNOB_TILE_N, 64}}},
-    {"dense f16, deep tile", case_dense, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_STAGES, 2}}},
-    {"dense bf16 in two parts", case_dense, FB_BF16, {{FB_KNOB_SPLIT_K, 2}}},
-    {"turned f32", case_turned, FB_F32, {}},
-    {"turned f16", case_turned, FB_F16, {}},
-    {"turned bf16", case_turned, FB_BF16, {}},
-    {"gradient f32", case_gradient, FB_F32, {}},
-    {"gradient f32 in two parts", case_gradient, FB_F32, {{FB_KNOB_SPLIT_K, 2}}},
-    {"gradient f32 in four parts", case_gradient, FB_F32, {{FB_KNOB_SPLIT_K, 4}, {FB_KNOB_TILE_M, 64}}},
-    {"gradient f64", case_gradient, FB_F64, {}},
-    {"tf32", case_tf32, FB_F32, {}},
-    {"batched f32", case_batched, FB_F32, {}},
-    {"batched f16 in two parts", case_batched, FB_F16, {{FB_KNOB_SPLIT_K, 2}}},
-    {"folded f16", case_folded, FB_F16, {}},
-    {"layer_norm f32", case_layer_norm, FB_F32, {}},
-    {"layer_norm f16", case_layer_norm, FB_F16, {}},
-    {"softmax bf16", case_softmax, FB_BF16, {}},
-    {"running f32", case_running, FB_F32, {}},
-    {"running f16", case_running, FB_F16, {}},
-    {"running heads f32", case_running_heads, FB_F32, {}},
-    {"heads f32", case_heads, FB_F32, {}},
-    {"lstm f32", case_lstm, FB_F32, {}},
-    {"lstm f16", case_lstm, FB_F16, {}},
-    {"gates f32", case_gates, FB_F32, {}},
-    {"gates bf16", case_gates, FB_BF16, {}},
-    {"gru f16", case_gru, FB_F16, {}},
-    {"low rank f32", case_low_rank, FB_F32, {}},
-    {"low rank bf16", case_low_rank, FB_BF16, {}},
-    {"prologue f16", case_prologue, FB_F16, {}},
-    {"prologue f32", case_prologue, FB_F32, {}},
-    {"windows f32", case_windows, FB_F32, {}},
-    {"windows f32 in a tile", case_windows, FB_F32, {{FB_KNOB_TILE_M, 16}}},
-    {"deep windows f32", case_deep_windows, FB_F32, {}},
-    {"many windows f32", case_many_windows, FB_F32, {}},
-    {"odd windows f32", case_odd_windows, FB_F32, {}},
-    {"small windows f32", case_small_windows, FB_F32, {}},
-    {"kept f16", case_kept, FB_F16, {}},
-    {"pairs f32", case_pairs, FB_F32, {}},
-    {"head f16", case_head, FB_F16, {}},
-    {"wide bf16", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}}},
-    {"wide f16, two stages", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_STAGES, 2}}},
-    {"wide f16, narrow", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_N, 128}}},
-    {"wide turned bf16", case_wide_turned, FB_BF16, {{FB_KNOB_TILE_K, 64}}},
-    {"wide batched f16", case_wide_batched, FB_F16, {{FB_KNOB_TILE_K, 64}}},
-    {"wide gated bf16", case_wide_gated, FB_BF16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_M, 128}}},
+    {"plain f32", case_plain, FB_F32, {}, 0},
+    {"plain f64", case_plain, FB_F64, {}, 0},
+    {"plain bf16", case_plain, FB_BF16, {}, 0},
+    {"plain in three parts", case_plain, FB_F32, {{FB_KNOB_SPLIT_K, 3}}, 0},
+    {"dense f32", case_dense, FB_F32, {}, 0},
+    {"dense f16", case_dense, FB_F16, {}, 0},
+    {"dense f16, large tile", case_dense, FB_F16, {{FB_KNOB_TILE_M, 128}, {FB_KNOB_TILE_N, 128}}, 0},
+    {"dense f32, tall tile", case_dense, FB_F32, {{FB_KNOB_TILE_M, 128}, {FB_KNOB_TILE_N, 64}}, 0},
+    {"dense f16, deep tile", case_dense, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_STAGES, 2}}, 0},
+    {"dense bf16 in two parts", case_dense, FB_BF16, {{FB_KNOB_SPLIT_K, 2}}, 0},
+    {"turned f32", case_turned, FB_F32, {}, 0},
+    {"turned f16", case_turned, FB_F16, {}, 0},
+    {"turned bf16", case_turned, FB_BF16, {}, 0},
+    {"gradient f32", case_gradient, FB_F32, {}, 0},
+    {"gradient f32 in two parts", case_gradient, FB_F32, {{FB_KNOB_SPLIT_K, 2}}, 0},
+    {"gradient f32 in four parts", case_gradient, FB_F32, {{FB_KNOB_SPLIT_K, 4}, {FB_KNOB_TILE_M, 64}}, 0},
+    {"gradient f64", case_gradient, FB_F64, {}, 0},
+    {"tf32", case_tf32, FB_F32, {}, 0},
+    {"batched f32", case_batched, FB_F32, {}, 0},
+    {"batched f16 in two parts", case_batched, FB_F16, {{FB_KNOB_SPLIT_K, 2}}, 0},
+    {"folded f16", case_folded, FB_F16, {}, 0},
+    {"layer_norm f32", case_layer_norm, FB_F32, {}, 0},
+    {"layer_norm f16", case_layer_norm, FB_F16, {}, 0},
+    {"softmax bf16", case_softmax, FB_BF16, {}, 0},
+    {"running f32", case_running, FB_F32, {}, 0},
+    {"running f16", case_running, FB_F16, {}, 0},
+    {"running heads f32", case_running_heads, FB_F32, {}, 0},
+    {"heads f32", case_heads, FB_F32, {}, 0},
+    {"lstm f32", case_lstm, FB_F32, {}, 0},
+    {"lstm f16", case_lstm, FB_F16, {}, 0},
+    {"gates f32", case_gates, FB_F32, {}, 0},
+    {"gates bf16", case_gates, FB_BF16, {}, 0},
+    {"gru f16", case_gru, FB_F16, {}, 0},
+    {"low rank f32", case_low_rank, FB_F32, {}, 0},
+    {"low rank bf16", case_low_rank, FB_BF16, {}, 0},
+    {"prologue f16", case_prologue, FB_F16, {}, 0},
+    {"prologue f32", case_prologue, FB_F32, {}, 0},
+    {"windows f32", case_windows, FB_F32, {}, 0},
+    {"windows f32 in a tile", case_windows, FB_F32, {{FB_KNOB_TILE_M, 16}}, 0},
+    {"deep windows f32", case_deep_windows, FB_F32, {}, 0},
+    {"many windows f32", case_many_windows, FB_F32, {}, 0},
+    {"odd windows f32", case_odd_windows, FB_F32, {}, 0},
+    {"small windows f32", case_small_windows, FB_F32, {}, 0},
+    {"kept f16", case_kept, FB_F16, {}, 0},
+    {"pairs f32", case_pairs, FB_F32, {}, 0},
+    {"head f16", case_head, FB_F16, {}, 0},
+    {"wide bf16", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 0},
+    {"wide f16, two stages", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_STAGES, 2}}, 0},
+    {"wide f16, narrow", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_N, 128}}, 0},
+    {"wide turned bf16", case_wide_turned, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 0},
+    {"wide batched f16", case_wide_batched, FB_F16, {{FB_KNOB_TILE_K, 64}}, 0},
+    {"wide gated bf16", case_wide_gated, FB_BF16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_M, 128}}, 0},
+    {"wide bf16, a block for all tiles", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 1},
+    {"wide batched f16, two blocks", case_wide_batched, FB_F16, {{FB_KNOB_TILE_K, 64}}, 2},
+    {"wide f16, a pair for all tiles", case_wide_deep, FB_F16, {{FB_KNOB_TILE_K, 64}}, 2},
+    {"wide gated bf16, a pair", case_wide_gated_deep, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 2},
+    {"wide bf16, pairs, one of them single", case_wide_single, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 4},
+    {"wide f16, shared rows", case_wide_shared, FB_F16, {{FB_KNOB_TILE_K, 64}}, 2},
+    {"wide uneven f16", case_wide_uneven, FB_F16, {{FB_KNOB_TILE_K, 64}}, 0},
 };
 enum { GEMM_CASES = sizeof gemm_cases / sizeof *gemm_cases };
 
@@ -368,6 +415,14 @@ static inline fb_plan *try_edit(fb_plan *plan, const fb_edit *e, fb_verdict *v)
     if (!next) return NULL;
     fb_plan_free(plan);
     return next;
+}
+
+/* The machine that a case is planned for. */
+static inline fb_machine gemm_machine(const fb_machine *m, const struct gemm_case *c)
+{
+    fb_machine own = *m;
+    if (c->units) own.units = c->units;
+    return own;
 }
 
 static inline fb_plan *gemm_plan(fb_planner *p, const struct gemm_case *c)

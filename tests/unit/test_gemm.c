@@ -5,11 +5,17 @@
 #include "unit/gemm_cases.h"
 #include "unit/turn.h"
 
-static fb_planner *planner_of(const fb_graph *g)
+static fb_planner *planner_for(const fb_graph *g, const struct gemm_case *c)
 {
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
+    m = gemm_machine(&m, c);
     return fb_planner_new(g, &m);
+}
+
+static fb_planner *planner_of(const fb_graph *g)
+{
+    return planner_for(g, &(struct gemm_case){0});
 }
 
 static fb_program *lowered(const char *name, const fb_plan *plan)
@@ -41,12 +47,15 @@ static void test_emulated(void **state)
     for (int i = 0; i < GEMM_CASES; i++) {
         if (only ? !strstr(gemm_cases[i].name, only) : !is_our_turn((unsigned)i)) continue;
         graphs[i] = gemm_graph(&gemm_cases[i]);
-        fb_planner *planner = planner_of(graphs[i]);
+        fb_planner *planner = planner_for(graphs[i], &gemm_cases[i]);
         fb_plan *plan = gemm_plan(planner, &gemm_cases[i]);
         programs[i] = lowered(gemm_cases[i].name, plan);
         const char *source = programs[i]->kernels[0].source;
-        bool wide = strstr(source, "fb_gemm_wide<") || strstr(source, "fb_gemm_tma<");
-        if (wide != (strncmp(gemm_cases[i].name, "wide", 4) == 0)) fail_msg("%s: %d", gemm_cases[i].name, wide);
+        bool wide = strncmp(gemm_cases[i].name, "wide", 4) == 0, uneven = strstr(gemm_cases[i].name, "uneven"),
+             pairs = wide && strstr(gemm_cases[i].name, "pair");
+        if (!strstr(source, "fb_gemm_wide<") != !uneven || !strstr(source, "fb_gemm_tma<") != !(wide && !uneven) ||
+            (pairs && programs[i]->kernels[0].needs.cluster != 2))
+            fail_msg("%s: another tile", gemm_cases[i].name);
         number[i] = unit_add_cuda(&u, programs[i]);
         fb_plan_free(plan);
         fb_planner_free(planner);
@@ -290,7 +299,7 @@ static void test_warpgroups_multiply(void **state)
     } cases[] = {
         {4096, 4096, 4096, FB_BF16, 9, 256}, {4096, 4096, 4096, FB_BF16, 8, 0}, {4096, 4096, 4096, FB_F32, 9, 0},
         {2048, 512, 2048, FB_F16, 9, 128},   {1024, 512, 1024, FB_F16, 9, 0},   {8192, 128, 8192, FB_F16, 9, 0},
-        {4096, 1000, 4104, FB_F16, 9, 128},  {4096, 1000, 4100, FB_F16, 9, 0},  {4096, 1001, 4096, FB_F16, 9, 0},
+        {4096, 1000, 4104, FB_F16, 9, 256},  {4096, 1000, 4100, FB_F16, 9, 0},  {4096, 1001, 4096, FB_F16, 9, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fb_graph *g = fb_graph_new("product");

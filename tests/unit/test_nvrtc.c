@@ -264,7 +264,8 @@ static void test_gemm(void **state)
     for (int i = 0; i < GEMM_CASES; i++) {
         if (!is_our_turn((unsigned)i)) continue;
         fb_graph *g = gemm_graph(&gemm_cases[i]);
-        fb_planner *planner = fb_planner_new(g, &m);
+        fb_machine own = gemm_machine(&m, &gemm_cases[i]);
+        fb_planner *planner = fb_planner_new(g, &own);
         fb_plan *plan = gemm_plan(planner, &gemm_cases[i]);
         compile_plan(gemm_cases[i].name, plan, GPUS);
         fb_plan_free(plan);

@@ -427,13 +427,35 @@ static fb_graph *attended(void)
     return attention(1, 100, 600, 32, NO_MASK, FB_BF16);
 }
 
-/* More steps of k than stages. */
+/* More steps of k than stages; rows that are no whole number of steps apart. */
 static fb_graph *wide_product(void)
 {
     fb_graph *g = fb_graph_new("wide");
-    fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(130, 400), FB_BF16),
+    fb_id all = source(g, FB_OP_INPUT, "a", SHAPE(2, 70, 400), FB_BF16),
           b = source(g, FB_OP_PARAM, "b", SHAPE(400, 136), FB_BF16);
+    fb_id some = NODE(g, FB_OP_SLICE, "some", &((fb_attrs){.dim = 1, .start = 0, .stop = 65, .step = 1}), all);
+    fb_id a = NODE(g, FB_OP_VIEW, "rows", &((fb_attrs){.shape = SHAPE(130, 400)}), some);
     return with_output(g, NODE(g, FB_OP_RELU, "r", NULL, NODE(g, FB_OP_MATMUL, "mixed", NULL, a, b)));
+}
+
+/* Tiles for one pair of blocks, several each, of more steps than stages; `columns` by lines of eight, or not. */
+static fb_graph *paired_product_of(int64_t columns)
+{
+    fb_graph *g = fb_graph_new("pair");
+    fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(200, 968), FB_BF16),
+          b = source(g, FB_OP_PARAM, "b", SHAPE(columns, 968), FB_BF16);
+    fb_id turned = NODE(g, FB_OP_PERMUTE, "turned", &((fb_attrs){.n_axes = 2, .axes = {1, 0}}), b);
+    return with_output(g, NODE(g, FB_OP_RELU, "r", NULL, NODE(g, FB_OP_MATMUL, "mixed", NULL, a, turned)));
+}
+
+static fb_graph *paired_product(void)
+{
+    return paired_product_of(264);
+}
+
+static fb_graph *paired_product_by_parts(void)
+{
+    return paired_product_of(259);
 }
 
 enum { ATOMICS = -1 };
@@ -474,6 +496,8 @@ static const struct {
     {"index_add, atomics in place", added_in_place, "fb_added_in_place<false, 256, 12, 4, ", 0, 2, ATOMICS},
     {"index_add, atomics near", added_near, "fb_added<true, false, 1024, 12, 4, ", 0, 1, ATOMICS},
     {"product by warpgroups", wide_product, "fb_gemm_wide<", 0, 0, 0},
+    {"product by tensor maps", paired_product, "fb_gemm_tma<", 0, 2, 0},
+    {"product by tensor maps, in parts", paired_product_by_parts, "fb_tile::spread(", 0, 2, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -509,7 +533,8 @@ static fb_program *lowered(int c, fb_graph *g)
     }
     if (cases[c].parts > 0) plan = with_knob(plan, g, FB_KNOB_PARTS, cases[c].parts);
     if (cases[c].parts == ATOMICS) plan = with_knob(plan, g, FB_KNOB_ATOMICS, 1);
-    if (cases[c].make == attended || cases[c].make == wide_product) plan = with_tile_k(plan, g, "mixed", 64);
+    if (cases[c].make == attended || strstr(cases[c].has, "fb_gemm_wide") || strstr(cases[c].name, "tensor maps"))
+        plan = with_tile_k(plan, g, "mixed", 64);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[c].name, err.text);
     bool has = false;
@@ -585,6 +610,9 @@ static const struct {
     {23, "[threadIdx.x / 32][threadIdx.x % 32] = own;", "fb_meet<32 * TEAM>();"},
     {23, "fb_whole[row] = whole;", "fb_meet<32 * TEAM>();"},
     {28, "fb_pack<float, 2>{sums[i], sums[i + 1]});", "fb_meet<THREADS>();"},
+    {29, "if (s > first) done(c, s - 1);", "fb_wide_wait<0>();"},
+    {30, "row = threadIdx.x / 32 * 16 + (lane >> 2);", "__syncwarp();"},
+    {30, "sums_of[(s * STRIP + part * PART) / 2 + i + 1]});", "__syncwarp();"},
 };
 
 /* With FB_TURN (turn.h) a third of them is run. */
