@@ -125,6 +125,25 @@ static void fresh_cache(const char *name)
     setenv("XDG_CACHE_HOME", in_scratch(name), 1);
 }
 
+/* The same, with the host's runtime in it, which takes the compiler as long as ten small kernels: compiled once for all tests
+ * that are not about that. */
+static void cache_with_runtime(const char *name)
+{
+    char command[400];
+    bool made = access(in_scratch("runtime"), F_OK) == 0;
+    fresh_cache("runtime");
+    if (!made) {
+        sheet none;
+        sheet_start(&none);
+        fb_device *d = device();
+        d->ops->unload(loaded(d, &none));
+        d->ops->close(d);
+    }
+    fresh_cache(name);
+    snprintf(command, sizeof command, "cd '%s' && mkdir -p '%s' && cp -rn runtime/fusebox '%s'", scratch, name, name);
+    assert_int_equal(system(command), 0);
+}
+
 static int files_in_cache(void)
 {
     char path[256];
@@ -172,7 +191,7 @@ static void a_kernel_is_compiled_once(void **state)
 static void many_kernels_compile_together_and_apart(void **state)
 {
     (void)state;
-    fresh_cache("many");
+    cache_with_runtime("many");
     static char names[9][16], sources[9][256];
     sheet s;
     sheet_start(&s);
@@ -249,7 +268,7 @@ static void company_does_not_change_a_kernel(void **state)
     for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
         if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    fresh_cache("company");
+    cache_with_runtime("company");
     fb_device *d = device();
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     fb_loaded *l = loaded(d, &s);
@@ -275,7 +294,7 @@ static void company_does_not_change_a_kernel(void **state)
 static void a_broken_entry_of_the_cache_is_replaced(void **state)
 {
     (void)state;
-    fresh_cache("broken");
+    cache_with_runtime("broken");
     sheet s;
     doubling_sheet(&s);
     fb_device *d = device();
@@ -300,7 +319,7 @@ static void a_broken_entry_of_the_cache_is_replaced(void **state)
 static void what_does_not_compile_names_the_kernel(void **state)
 {
     (void)state;
-    fresh_cache("wrong");
+    cache_with_runtime("wrong");
     sheet s;
     doubling_sheet(&s);
     kernel(&s, "broken_one", "void broken_one(const fb_kernel_args *a)\n{\n    return missing_name;\n}\n");
@@ -555,7 +574,7 @@ static void damaged_and_foreign_entries_are_compiled_again(void **state)
 {
     (void)state;
     static void (*const damages[])(const char *) = {cut, flip, replace, replace_by_another_entry};
-    fresh_cache("damaged");
+    cache_with_runtime("damaged");
     sheet s;
     doubling_sheet(&s);
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
@@ -680,7 +699,7 @@ static void own_kernels_read_system_headers_alone(void **state)
     (void)state;
     char header[300], text[900];
     fb_error err = {0};
-    fresh_cache("own");
+    cache_with_runtime("own");
     snprintf(header, sizeof header, "%s/factor.h", scratch);
     assert_true(fb_write_file(header, "2.0f", 4, &err));
     static const struct {
@@ -739,7 +758,7 @@ static bool hear(void *ctx, const char *what, double fraction)
 static void long_loops_show_that_they_live(void **state)
 {
     (void)state;
-    fresh_cache("long");
+    cache_with_runtime("long");
     sheet s;
     sheet_start(&s);
     int y = buffer(&s, FB_BUFFER_OUTPUT, FB_F32, 1);
@@ -788,7 +807,7 @@ static void launch_modes_of_other_devices_are_refused(void **state)
 static void too_large_a_plan_is_refused_before_it_is_allocated(void **state)
 {
     (void)state;
-    fresh_cache("large");
+    cache_with_runtime("large");
     sheet s;
     doubling_sheet(&s);
     buffer(&s, FB_BUFFER_INPUT, FB_F32, (int64_t)1 << 44);
@@ -809,7 +828,7 @@ static const char adding[] =
 static void loops_repeat_and_swap(void **state)
 {
     (void)state;
-    fresh_cache("loops");
+    cache_with_runtime("loops");
     sheet s;
     sheet_start(&s);
     int a = buffer(&s, FB_BUFFER_PARAM, FB_F32, 8), b = buffer(&s, FB_BUFFER_PARAM, FB_F32, 8);
@@ -894,14 +913,14 @@ static void check_turns(bool overlap, bool swap)
 static void runs_and_copies_take_turns(void **state)
 {
     (void)state;
-    fresh_cache("turns");
+    cache_with_runtime("turns");
     for (int i = 0; i < 4; i++) check_turns(i & 1, i & 2);
 }
 
 static void windows_of_one_buffer_share_a_kernel(void **state)
 {
     (void)state;
-    fresh_cache("windows");
+    cache_with_runtime("windows");
     static const int64_t first[] = {0, 64, 0}, second[] = {96, 0, 32};
     sheet s;
     sheet_start(&s);
@@ -942,7 +961,7 @@ static void equal_elements_have_equal_values(void **state)
     enum { N = sizeof functions / sizeof *functions };
     static float x[ALL], off[N * ALL];
     (void)state;
-    fresh_cache("equal");
+    cache_with_runtime("equal");
     fb_arena *arena = fb_arena_new();
     sheet s;
     sheet_start(&s);
@@ -971,7 +990,7 @@ static void equal_elements_have_equal_values(void **state)
 static void poison_shows_what_was_not_written(void **state)
 {
     (void)state;
-    fresh_cache("poison");
+    cache_with_runtime("poison");
     sheet s;
     doubling_sheet(&s);
     int t = buffer(&s, FB_BUFFER_TEMP, FB_F64, 5), i = buffer(&s, FB_BUFFER_OUTPUT, FB_I64, 5);
@@ -998,7 +1017,7 @@ static void poison_shows_what_was_not_written(void **state)
 static void buffers_are_allocated_anew(void **state)
 {
     (void)state;
-    fresh_cache("moved");
+    cache_with_runtime("moved");
     sheet s;
     doubling_sheet(&s);
     fb_device *d = device();
@@ -1028,7 +1047,7 @@ static void buffers_are_allocated_anew(void **state)
 static void large_programs_stay(void **state)
 {
     (void)state;
-    fresh_cache("stays");
+    cache_with_runtime("stays");
     sheet s;
     doubling_sheet(&s);
     buffer(&s, FB_BUFFER_INPUT, FB_F32, 8 << 20);
@@ -1183,7 +1202,7 @@ static fb_device *device_with(bool dnnl)
 
 static void check_arrangements(bool dnnl)
 {
-    fresh_cache("gemm");
+    cache_with_runtime("gemm");
     static const int64_t shapes[][4] = {{7, 5, 3, 1}, {1, 40, 33, 1}, {40, 1, 33, 1},  {1, 1, 9, 2},
                                         {3, 1, 1, 1}, {33, 17, 1, 3}, {130, 70, 50, 1}};
     static const fb_dtype dtypes[] = {FB_F32, FB_F64, FB_F16, FB_BF16};
@@ -1262,7 +1281,7 @@ static void a_library_is_chosen_by_shape(void **state)
 
 static void check_epilogues(bool dnnl)
 {
-    fresh_cache("epilogue");
+    cache_with_runtime("epilogue");
     static const int64_t shapes[][4] = {{500, 64, 20, 1}, {1, 300, 400, 1}, {1, 300, 400, 3}, {5, 1, 9, 1},
                                         {4000, 1, 40, 1}, {10, 20, 30, 7},  {16, 301, 40, 1}, {130, 90, 20, 1}};
     static const fb_dtype dtypes[] = {FB_F32, FB_F64, FB_F16, FB_BF16};
@@ -1288,7 +1307,7 @@ static void epilogues_see_every_row_once(void **state)
 static void without_a_blas_contractions_are_slow_but_right(void **state)
 {
     (void)state;
-    fresh_cache("gemm");
+    cache_with_runtime("gemm");
     fb_device *d = device();
     ((fb_host *)d)->blas = NULL;
     check_contraction(d, &(contraction){.dtype = FB_F32, .m = 60, .n = 50, .k = 40, .batch = 2, .a = BY_COLS});
@@ -1299,7 +1318,7 @@ static void without_a_blas_contractions_are_slow_but_right(void **state)
 static void nothing_to_do_is_done(void **state)
 {
     (void)state;
-    fresh_cache("gemm");
+    cache_with_runtime("gemm");
     fb_device *d = device();
     check_contraction(d, &(contraction){.dtype = FB_F32, .m = 4, .n = 3, .k = 0, .batch = 1});
     check_contraction(d, &(contraction){.dtype = FB_F32, .m = 0, .n = 3, .k = 2, .batch = 1});
@@ -1325,7 +1344,7 @@ static void sums_are_told_from_their_call(void **state)
 static void calibration_is_measured_and_kept(void **state)
 {
     (void)state;
-    fresh_cache("machine");
+    cache_with_runtime("machine");
     fb_device *d = device();
     fb_error err = {0};
     assert_false(d->ops->machine(d)->calibrated);
