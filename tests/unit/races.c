@@ -20,9 +20,9 @@ typedef struct {
 
 /* Four bytes, or one of them where they were taken apart. */
 typedef struct cell {
-    uint32_t launch; /* marks of another one are void */
-    uint16_t n, room;
-    bool apart; /* in `bytes` */
+    uint32_t launch;           /* marks of another one are void */
+    uint16_t n, room, n_other; /* n_other: of writes and atomics, which stand in front of the reads */
+    bool apart;                /* in `bytes` */
     mark *at;
     struct cell *bytes;
 } cell;
@@ -211,36 +211,59 @@ static bool is_ordered(const mark *m, int what)
     return k && m->epoch <= k->clock[m->who];
 }
 
-static void touch(cell *c, const char *at, bool shared, int what, unsigned who, uint32_t epoch, const void *site)
+/* Whether an earlier mark says nothing more beside this access; it may be a race with it. */
+static bool is_spent(const mark *m, const char *at, bool shared, int what, unsigned who, const void *site)
 {
-    unsigned n = 0, strangers = 0;
+    if (m->cluster != r.cluster && shared) return true;
+    if (is_ordered(m, what)) return what == RACES_WRITE || m->what == what; /* what races with it races with this one */
+    if (what == RACES_ATOMIC && m->what == what) return true; /* atomics of one place are in order by themselves */
+    if (what == RACES_READ && m->what == what) return false;
+    add_race(m, who, what, site, at, shared);
+    return what == RACES_WRITE;
+}
+
+/* Leaves out what is spent. Two blocks that read a place are enough for a third that writes. */
+static void look_through(cell *c, const char *at, bool shared, int what, unsigned who, const void *site)
+{
+    unsigned n = 0, others = 0, strangers = 0;
     uint32_t stranger = 0;
     for (unsigned i = 0; i < c->n; i++) {
         const mark m = c->at[i];
-        if (m.cluster != r.cluster && shared) continue;
-        if (is_ordered(&m, what)) {
-            if (what == RACES_WRITE || m.what == what) continue; /* what races with it races with this one */
-        } else if (what == RACES_ATOMIC && m.what == what) {
-            continue; /* atomics of one place are in order by themselves */
-        } else if (what == RACES_WRITE || m.what == RACES_WRITE || m.what != what) {
-            add_race(&m, who, what, site, at, shared);
-            if (what == RACES_WRITE) continue;
-        } else if (m.cluster != r.cluster) { /* two blocks that read it are enough for a third that writes */
+        if (is_spent(&m, at, shared, what, who, site)) continue;
+        if (what == RACES_READ && m.what == what && m.cluster != r.cluster) {
             if (strangers == 2 || (strangers && m.cluster == stranger)) continue;
             strangers++;
             stranger = m.cluster;
         }
+        others += m.what != RACES_READ;
         c->at[n++] = m;
     }
-    if (n == c->room) {
-        unsigned room = n ? 2 * n : 2;
+    c->n = (uint16_t)n;
+    c->n_other = (uint16_t)others;
+}
+
+/* A read looks at the writes and atomics alone, and through all once the list is full: hundreds of threads read one place,
+ * and each would look at all others. */
+static void touch(cell *c, const char *at, bool shared, int what, unsigned who, uint32_t epoch, const void *site)
+{
+    bool full = c->n == c->room;
+    if (what != RACES_READ || full)
+        look_through(c, at, shared, what, who, site);
+    else
+        for (unsigned i = 0; i < c->n_other; i++) is_spent(&c->at[i], at, shared, what, who, site);
+    if (full && 2 * c->n >= c->room) {
+        unsigned room = c->room ? 2 * c->room : 2;
         mark *more = fb_arena_alloc(r.arena, room * sizeof *more);
-        if (n) memcpy(more, c->at, n * sizeof *more);
+        if (c->n) memcpy(more, c->at, c->n * sizeof *more);
         c->at = more;
         c->room = (uint16_t)room;
     }
-    c->at[n++] = (mark){r.cluster, epoch, r.turn[r.now], site, (uint16_t)who, (uint8_t)what};
-    c->n = (uint16_t)n;
+    unsigned to = c->n++;
+    if (what != RACES_READ) {
+        memmove(&c->at[c->n_other + 1], &c->at[c->n_other], (to - c->n_other) * sizeof *c->at);
+        to = c->n_other++;
+    }
+    c->at[to] = (mark){r.cluster, epoch, r.turn[r.now], site, (uint16_t)who, (uint8_t)what};
 }
 
 static void access_memory(const void *first, size_t bytes, int what, int by, const void *site)
@@ -264,6 +287,7 @@ static void access_memory(const void *first, size_t bytes, int what, int by, con
             c->bytes = FB_NEW_ARRAY(r.arena, cell, 4);
             for (int b = 0; b < 4; b++) {
                 c->bytes[b].n = c->bytes[b].room = c->n;
+                c->bytes[b].n_other = c->n_other;
                 c->bytes[b].at = c->n ? fb_arena_copy(r.arena, c->at, c->n * sizeof *c->at) : NULL;
             }
         }
