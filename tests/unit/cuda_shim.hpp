@@ -196,15 +196,16 @@ struct beyond {
     ~beyond() { is_beyond[current] = false; }
 };
 
-#if defined __x86_64__ && !defined SHIM_RACES
-__attribute__((noinline)) static void jump_to(place &to) { __builtin_longjmp(to.jump, 1); }
+#ifdef __x86_64__
+#define SHIM_JUMPS __attribute__((noinline, no_sanitize("thread"))) static
+SHIM_JUMPS void jump_to(place &to) { __builtin_longjmp(to.jump, 1); }
 
-__attribute__((noinline)) static void change(place &from, place &to)
+SHIM_JUMPS void change(place &from, place &to)
 {
     if (!__builtin_setjmp(from.jump)) jump_to(to);
 }
 
-__attribute__((noinline)) static void begin(place &from, place &to)
+SHIM_JUMPS void begin(place &from, place &to)
 {
     if (!__builtin_setjmp(from.jump)) setcontext(&to.context);
 }

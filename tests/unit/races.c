@@ -242,8 +242,8 @@ static void look_through(cell *c, const char *at, bool shared, int what, unsigne
     c->n_other = (uint16_t)others;
 }
 
-/* A read looks at the writes and atomics alone, and through all once the list is full: hundreds of threads read one place,
- * and each would look at all others. */
+/* A read looks at the writes and atomics alone, and through all once the list is full: hundreds of threads read one
+ * place, and each would look at all others. */
 static void touch(cell *c, const char *at, bool shared, int what, unsigned who, uint32_t epoch, const void *site)
 {
     bool full = c->n == c->room;

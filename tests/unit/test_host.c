@@ -125,8 +125,8 @@ static void fresh_cache(const char *name)
     setenv("XDG_CACHE_HOME", in_scratch(name), 1);
 }
 
-/* The same, with the host's runtime in it, which takes the compiler as long as ten small kernels: compiled once for all tests
- * that are not about that. */
+/* The same, with the host's runtime in it, which takes the compiler as long as ten small kernels: compiled once for all
+ * tests that are not about that. */
 static void cache_with_runtime(const char *name)
 {
     char command[400];
