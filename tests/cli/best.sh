@@ -44,6 +44,7 @@ cat >chain.lua <<'LUA'
 local fb = require "fusebox"
 return function(g) return g:input("x", { 1024, 512 }):abs():neg():relu() end
 LUA
+calibrated
 fb record chain.lua --device host --out "$FUSEBOX_RECORDINGS/here.json" --spread 1000
 fb run chain.lua best@replay:here --format json
 is "a recording is looked up" 0 err1 'looked up in the recording, none measured \(the time of the best is recorded\)'

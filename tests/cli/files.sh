@@ -158,6 +158,7 @@ done
 fb export loads.json none ops --as torch --device host
 is "operators of PyTorch are written of it" 0
 cd away || exit 99
+calibrated
 fb record ../loads.json --device host -o loads.json.gz --only plans --no-metrics --spread 1e6
 is "a recording of it" 0 out ', 0 failed$'
 fb values ../loads.json none relu

@@ -112,6 +112,19 @@ edit_checked() {
     "$CHECKED" -r "$edited" >edit_checked.text && sed "$@" edit_checked.text | "$CHECKED" -w "$edited"
 }
 
+# calibrated: the host as another test of this run has measured it, which takes all cores for seconds; the first one does.
+calibrated() {
+    [ -n "${FB_TEST_COMPILED:-}" ] || return 0
+    measured=$FB_TEST_COMPILED/calibrated own=$XDG_CACHE_HOME/fusebox/machines
+    if [ -d "$measured" ]; then
+        mkdir -p "$own" && cp "$measured"/*.json "$own"
+    else
+        "$FUSEBOX" devices --device host >/dev/null 2>&1 </dev/null
+        cp -r "$own" "$measured.$$"
+        mv -T "$measured.$$" "$measured" 2>/dev/null || rm -rf "$measured.$$" # another one was there first
+    fi
+}
+
 # make_chain [FIELDS]   recordings of this test alone, of the script chain.lua in the working directory; FIELDS: more of the script
 make_chain() {
     FUSEBOX_RECORDINGS=$work/recordings

@@ -33,6 +33,7 @@ fb eject older.lua none older.c --kernel exp --device host
 fb run older.lua older.json --device host --trust
 is "there is an agreement" 0
 fb eject f.lua none own.c --kernel tanh --device host
+calibrated
 fb record --out live/w/rec.json.gz --device host --spread 1000 older.lua # disturbed or not
 is "there is a recording" 0
 rm -f live/cache/fusebox/host/* live/cache/fusebox/reference/*

@@ -27,6 +27,7 @@ fb record chain.lua --list --out "$recording"
 is "nothing to list yet" 2 err1 'there is no such recording'
 
 # ---- in pieces
+calibrated
 fb $rec --only plans --for 0.0001
 is "no time: nothing is measured, and a file is there" 0 out '0 plans and 0 toggles measured' out 'the next run goes on'
 holds "which is compressed" gzip -t "$recording"

@@ -9,6 +9,7 @@ sed 's/  params/  columns = { "short:max@replay" },\n  params/' chain.lua >asks.
 fb record chain.lua --device cuda:99
 is "a device that is not there" 3 err1 'cuda:99'
 # Here and below --spread 1000: what a busy machine disturbs is kept too.
+calibrated
 fb record chain.lua --device host --out "$recording" --spread 1000
 is "recording says what it did" 0 out 'here.json: [0-9]+ plans and [0-9]+ toggles measured, [0-9]+ plans known before, [0-9]+ new kernels, 0 failed'
 json "the file says where it comes from" "$recording" fusebox_recording=1 device date version machine.kind=host \

@@ -103,6 +103,7 @@ else
     is "a second run goes on from it" 0
     jumping check mine.lua
     is "and what is cached serves" 0 out '^✓'
+    calibrated
     jumping record mine.lua --device host --only plans --spread 1000 --out jumped.json.gz # disturbed or not
     is "a recording is made" 0
 fi
