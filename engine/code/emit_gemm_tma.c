@@ -107,13 +107,16 @@ static void write_parts(writer *w)
     fb_emit(e, "const %s *const fb_c = fb_tile::spread(fb_sums, fb_shared, fb_part);", w->sum);
     fb_emit_section(e, 0);
     fb_emit_tiled_find_sums(w);
-    fb_emit_for(e, "int", "fb_i", "threadIdx.x % 32", fb_emit_number(e, 16 * across), "32");
-    fb_emit(e, "const int fb_m = threadIdx.x / 32 * 16 + fb_i / %d, fb_n = fb_part * %d + fb_i %% %d%s;", across, part,
-            across, w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
+    fb_emit(e, "const int fb_n = fb_part * %d + threadIdx.x %% %d%s;", part, across,
+            w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
+    if (w->by.few_columns) fb_emit_if(e, "n0 + fb_n < %" PRId64, w->t->columns);
+    fb_emit_for(e, "int", "fb_r", fb_arena_printf(e->arena, "threadIdx.x %% 32 / %d", across), "16",
+                fb_emit_number(e, 32 / across));
+    fb_emit(e, "const int fb_m = threadIdx.x / 32 * 16 + fb_r;");
     if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
-    if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
     fb_emit_tiled_elements(w);
     fb_emit_close(e);
+    if (w->by.few_columns) fb_emit_close(e);
     fb_emit_close(e);
 }
 
