@@ -134,6 +134,18 @@ struct fb_tile_place {
     int row, column, batch;
 };
 
+template <class T> struct fb_two {
+    T low, high;
+};
+
+// Opens I … COUNT - 1, then closes them: what each loads is under way while the others open.
+template <int I, int COUNT, class O, class C> FB_DEVICE void fb_ahead(O open, C close)
+{
+    const auto late = open(I);
+    if constexpr (I + 1 < COUNT) fb_ahead<I + 1, COUNT>(open, close);
+    close(I, late);
+}
+
 template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, int STAGES, int TOGETHER> struct fb_gemm_tma {
     static constexpr int STEP = 64, WIDE = 128, BOX = 64;
     static constexpr int GROUPS = M / 64, THREADS = WIDE * (GROUPS + 1), STRIP = N / STRIPS;
@@ -259,8 +271,47 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
         done(c, first + steps - 1);
     }
 
-    // This warp's rows of the tile, and PART columns of each strip from part · PART on: strip s's sum of row m and its column n is
-    // at [m * LINE + s * PART + n] until the next part.
+    // Of the warp's eighths of rows, number i: its line of 8 columns, which comes from the four threads that have pairs of it, from
+    // each strip.
+    FB_DEVICE void take(const registers &sums_of, int i, float (&c)[STRIPS][8])
+    {
+#pragma unroll
+        for (int s = 0; s < STRIPS; s++) {
+#pragma unroll
+            for (int e = 0; e < 8; e++) c[s][e] = sums_of[s * STRIP / 2 + i / 2 * 16 + e / 2 * 4 + i % 2 * 2 + e % 2];
+            parts::turn_four(c[s]);
+        }
+    }
+
+    // Lines in registers.
+    template <int VECTOR, class O> FB_DEVICE void lines(const registers &sums_of, O open)
+    {
+        constexpr int MOST = VECTOR == 8 && STRIPS == 1 ? 8 : 4, AHEAD = MOST < STRIP / 16 ? MOST : STRIP / 16;
+        const int row = threadIdx.x / 32 * 16 + (threadIdx.x & 31) / 4, column = (threadIdx.x & 3) * 8;
+#pragma unroll
+        for (int first = 0; first < STRIP / 16; first += AHEAD) {
+            const auto at = [&](int i, int v) { return open(row + (first + i) % 2 * 8, (first + i) / 2 * 32 + column + v); };
+            if constexpr (VECTOR == 8) {
+                fb_ahead<0, AHEAD>([&](int i) { return at(i, 0); },
+                                [&](int i, const auto &late) {
+                                    float c[STRIPS][8];
+                                    take(sums_of, first + i, c);
+                                    late(c[0]);
+                                });
+            } else {
+                fb_ahead<0, AHEAD>([&](int i) { return fb_two<decltype(at(0, 0))>{at(i, 0), at(i, VECTOR)}; },
+                                [&](int i, const auto &late) {
+                                    float c[STRIPS][8];
+                                    take(sums_of, first + i, c);
+                                    late.low(c[0]);
+                                    late.high(c[0] + VECTOR);
+                                });
+            }
+        }
+    }
+
+    // PART columns of each strip, from part · PART on, of this warp's rows: strip s's sum of row m and the part's column n is at
+    // [m * LINE + s * PART + n] until the next part.
     FB_DEVICE const float *spread(const registers &sums_of, unsigned char *shared, int part)
     {
         float *const c = sums(shared);
@@ -273,28 +324,31 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
                 fb_store(c + (row + (i >> 1 & 1) * 8) * LINE + s * PART + i / 4 * 8 + (lane & 3) * 2,
                          fb_pack<float, 2>{sums_of[(s * STRIP + part * PART) / 2 + i], sums_of[(s * STRIP + part * PART) / 2 + i + 1]});
         __syncwarp();
-        return c - part * PART;
+        return c;
     }
 
-    // The same without shared memory, for VECTOR neighbours at a time: g(c, m, n), c[s * 8 + v] strip s's sum of row m and its column
-    // n + v. Whole lines of 8 columns come from the four threads that have pairs of them.
-    template <int VECTOR, class G> FB_DEVICE void each(const registers &sums_of, G g)
+    // Parts of lines in shared memory, neighbouring threads at neighbouring columns.
+    template <int VECTOR, class O> FB_DEVICE void by_parts(const registers &sums_of, unsigned char *shared, O open)
     {
-        const int lane = threadIdx.x & 31, row = threadIdx.x / 32 * 16 + (lane >> 2);
+        constexpr int ACROSS = PART / VECTOR, DOWN = 32 / ACROSS, ROUNDS = 16 / DOWN;
+        const int lane = threadIdx.x & 31, row = threadIdx.x / 32 * 16 + lane / ACROSS, column = lane % ACROSS * VECTOR;
 #pragma unroll
-        for (int first = 0; first < STRIP; first += 32)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                float c[STRIPS][8];
-#pragma unroll
-                for (int s = 0; s < STRIPS; s++) {
-#pragma unroll
-                    for (int i = 0; i < 8; i++) c[s][i] = sums_of[(s * STRIP + first) / 2 + i / 2 * 4 + 2 * h + i % 2];
-                    parts::turn_four(c[s]);
-                }
-#pragma unroll
-                for (int v = 0; v < 8; v += VECTOR) g(&c[0][v], row + 8 * h, first + 8 * (lane & 3) + v);
-            }
+        for (int part = 0; part < STRIP / PART; part++) {
+            const float *const c = spread(sums_of, shared, part);
+            fb_ahead<0, ROUNDS>([&](int i) { return open(row + i * DOWN, part * PART + column); },
+                             [&](int i, const auto &late) { late(c + (row + i * DOWN) * LINE + column); });
+        }
+    }
+
+    // What becomes of the sums, VECTOR neighbours at a time: open(m, n) loads what else is needed for those from row m and column n
+    // on, and returns what is to be done with their sums: late(c), c[s * NEXT + v] strip s's.
+    template <int VECTOR> static constexpr __device__ int next() { return VECTOR >= 4 ? 8 : PART; }
+    template <int VECTOR, class O> FB_DEVICE void each(const registers &sums_of, unsigned char *shared, O open)
+    {
+        if constexpr (VECTOR >= 4)
+            lines<VECTOR>(sums_of, open);
+        else
+            by_parts<VECTOR>(sums_of, shared, open);
     }
 
     // Of what others still send to, no block may end.

@@ -344,11 +344,15 @@ static void write_late(writer *w)
     if (w->own) fb_emit_close(w->e);
 }
 
-void fb_emit_tiled_elements(const writer *w)
+void fb_emit_tiled_load(const writer *w)
 {
     const char *point = fb_emit_name(w->e, "point");
     fb_emit_tiled_point(w, point);
     fb_emit_cuda_load_group(w->e, w->by.vector, point);
+}
+
+void fb_emit_tiled_store(const writer *w)
+{
     fb_emit_cuda_store_group(w->e, w->by.vector, name_sums, (void *)w);
 }
 
@@ -365,7 +369,8 @@ static void write_elements(writer *w)
             w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
     if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", fb_tile_across(w->t, &w->tile));
-    fb_emit_tiled_elements(w);
+    fb_emit_tiled_load(w);
+    fb_emit_tiled_store(w);
     fb_emit_close(e);
 }
 

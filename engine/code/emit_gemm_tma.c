@@ -13,11 +13,6 @@ typedef fb_emit_tiled writer;
 
 enum { LINE = 8 }; /* columns that a thread has in a row */
 
-static int part_of(const writer *w)
-{
-    return FB_GEMM_TMA_PART / w->t->n_strips;
-}
-
 /* ---- operands ---- */
 
 /* "fb_tile::describe(…": map number `map` of an operand, of which `box` lines are copied at once. */
@@ -81,43 +76,35 @@ static void write_copies(writer *w, int64_t steps)
 
 /* ---- sums ---- */
 
-/* Lines of 8 columns in registers … */
-static void write_lines(writer *w)
+/* What elements load comes first, for several of them at once, and what they become later: of those beyond the last row
+ * (column) the last one's is loaded, and nothing stored. */
+static void write_elements(writer *w)
 {
     fb_emitter *e = w->e;
-    w->apart = LINE;
+    fb_str own = {0};
+    w->apart = w->by.vector >= FB_GEMM_TMA_FEW ? LINE : FB_GEMM_TMA_PART / w->t->n_strips;
     w->sums = "fb_c";
-    fb_emit_open(e, "fb_tile::each<%d>(fb_sums, [&](const %s *fb_c, const int fb_m, const int fb_n)", w->by.vector,
-                 w->sum);
+    fb_emit_open(e, "fb_tile::each<%d>(fb_sums, fb_shared, [&](const int fb_row, const int fb_column)", w->by.vector);
     fb_emit_section(e, 0);
     fb_emit_tiled_find_sums(w);
-    if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") return;", w->t->rows);
-    if (w->by.few_columns) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") return;", w->t->columns);
-    fb_emit_tiled_elements(w);
+    if (w->by.few_rows) fb_str_addf(&own, "m0 + fb_row < %" PRId64, w->t->rows);
+    if (w->by.few_columns) fb_str_addf(&own, "%sn0 + fb_column < %" PRId64, own.n ? " && " : "", w->t->columns);
+    if (own.n) fb_emit(e, "const bool fb_own = %s;", fb_str_get(&own));
+    fb_emit(e, "const int fb_m = %s, fb_n = %s;",
+            w->by.few_rows ? fb_arena_printf(e->arena, "min(fb_row, (int)(%" PRId64 " - m0))", w->t->rows - 1)
+                           : "fb_row",
+            w->by.few_columns
+                ? fb_arena_printf(e->arena, "min(fb_column, (int)(%" PRId64 " - n0))", w->t->columns - w->by.vector)
+                : "fb_column");
+    fb_emit_tiled_load(w);
+    for (int v = 0; v < w->s->n_values && w->by.vector == 1; v++)
+        if (!fb_emit_tiled_is_sum(w, v)) fb_emit_load_first(e, v);
+    fb_emit_open(e, "return [=](const %s *fb_c)", w->sum);
+    if (own.n) fb_emit(e, "if (!fb_own) return;");
+    fb_emit_tiled_store(w);
+    fb_emit_close_by(e, "};");
     fb_emit_close_by(e, "});");
-}
-
-/* … or what is stored less at a time, by neighbouring threads. */
-static void write_parts(writer *w)
-{
-    fb_emitter *e = w->e;
-    const int part = part_of(w), across = part / w->by.vector;
-    w->apart = part;
-    fb_emit_unrolled(e, "fb_part", fb_emit_number(e, w->tile.strip / part));
-    fb_emit(e, "const %s *const fb_c = fb_tile::spread(fb_sums, fb_shared, fb_part);", w->sum);
-    fb_emit_section(e, 0);
-    fb_emit_tiled_find_sums(w);
-    fb_emit(e, "const int fb_n = fb_part * %d + threadIdx.x %% %d%s;", part, across,
-            w->by.vector > 1 ? fb_arena_printf(e->arena, " * %d", w->by.vector) : "");
-    if (w->by.few_columns) fb_emit_if(e, "n0 + fb_n < %" PRId64, w->t->columns);
-    fb_emit_for(e, "int", "fb_r", fb_arena_printf(e->arena, "threadIdx.x %% 32 / %d", across), "16",
-                fb_emit_number(e, 32 / across));
-    fb_emit(e, "const int fb_m = threadIdx.x / 32 * 16 + fb_r;");
-    if (w->by.few_rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
-    fb_emit_tiled_elements(w);
-    fb_emit_close(e);
-    if (w->by.few_columns) fb_emit_close(e);
-    fb_emit_close(e);
+    fb_str_free(&own);
 }
 
 static void write_tile(writer *w, int64_t steps)
@@ -127,7 +114,7 @@ static void write_tile(writer *w, int64_t steps)
     fb_emit(e, "fb_tile::multiply(fb_sums, fb_shared, fb_step, %" PRId64 ");", steps);
     fb_emit(e, "const fb_at m0 = fb_here.row * %d, n0 = fb_here.column * %d;", w->tile.m, w->tile.strip);
     if (w->t->batch > 1) fb_emit(e, "const fb_at fb_batch = fb_here.batch;");
-    (w->by.vector >= FB_GEMM_TMA_FEW ? write_lines : write_parts)(w);
+    write_elements(w);
 }
 
 /* ---- the kernel ---- */

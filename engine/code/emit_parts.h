@@ -139,6 +139,8 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value);
 /* Statements for `v` and what it needs, of what is not known yet and belongs to `space` (FB_NONE: row-level ones only).
  */
 void fb_emit_needed(fb_emitter *e, fb_val v, int space);
+/* A plain load of a row's element gets its name here, ahead of what it is used for; nothing for any other value. */
+void fb_emit_load_first(fb_emitter *e, fb_val v);
 /* Where a value is an index too, and of another type: its variable as that. For values that are no statement of
  * fb_emit_needed's, as what a reduction leaves. */
 void fb_emit_as_index(fb_emitter *e, fb_val v);

@@ -35,8 +35,9 @@ bool fb_emit_tiled_is_sum(const fb_emit_tiled *w, fb_val v);
 void fb_emit_tiled_find_sums(const fb_emit_tiled *w);
 /* The number of the epilogue's element at row fb_m and column fb_n of the tile. */
 void fb_emit_tiled_point(const fb_emit_tiled *w, const char *point);
-/* What becomes of the sums of w->by.vector columns from fb_m and fb_n on. */
-void fb_emit_tiled_elements(const fb_emit_tiled *w);
+/* Of the w->by.vector columns from fb_m and fb_n on: what else is loaded for them, and what becomes of the sums. */
+void fb_emit_tiled_load(const fb_emit_tiled *w);
+void fb_emit_tiled_store(const fb_emit_tiled *w);
 
 /* emit_gemm_tma.c */
 void fb_emit_gemm_tma(fb_emit_tiled *w);

@@ -553,6 +553,16 @@ void fb_emit_needed(fb_emitter *e, fb_val v, int space)
     statement(e, v);
 }
 
+void fb_emit_load_first(fb_emitter *e, fb_val v)
+{
+    enum { NAMED = 2 }; /* uses, of which it is written down once */
+    const fb_value *x = &e->section->values[v];
+    if (x->kind != FB_VALUE_LOAD || x->when != FB_NONE || x->table != FB_NONE || x->space != FB_NONE) return;
+    if (e->known[v] || e->whole[v] || is_index(e, v) || is_overwritten(e, x)) return;
+    if (e->uses[v] < NAMED) e->uses[v] = NAMED;
+    fb_emit_needed(e, v, FB_NONE);
+}
+
 bool *fb_emit_mark(fb_emitter *e)
 {
     return fb_arena_copy(e->arena, e->known, (size_t)e->section->n_values * sizeof *e->known);

@@ -320,6 +320,29 @@ static inline void case_wide_single(fb_graph *g, fb_dtype d)
     out(g, OP1(TANH, MATMUL(x, turned(g, w))));
 }
 
+/* Columns of which two or four are stored at once, beside what is loaded for them. */
+static inline void few_at_once(fb_graph *g, fb_dtype d, int64_t columns)
+{
+    fb_id x = in(g, "x", d, SHAPE(130, 64)), w = in(g, "w", d, SHAPE(columns, 64));
+    fb_id r = in(g, "r", d, SHAPE(130, columns)), b = in(g, "b", d, SHAPE(columns));
+    out(g, OP2(ADD, OP2(ADD, MATMUL(x, turned(g, w)), b), r));
+}
+
+static inline void case_wide_twos(fb_graph *g, fb_dtype d)
+{
+    few_at_once(g, d, 134);
+}
+
+static inline void case_wide_fours(fb_graph *g, fb_dtype d)
+{
+    few_at_once(g, d, 268);
+}
+
+static inline void case_wide_ones(fb_graph *g, fb_dtype d)
+{
+    few_at_once(g, d, 99);
+}
+
 /* One left operand for all batches. */
 static inline void case_wide_shared(fb_graph *g, fb_dtype d)
 {
@@ -403,6 +426,9 @@ static const struct gemm_case {
     {"wide gated bf16, a pair", case_wide_gated_deep, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 2},
     {"wide bf16, pairs, one of them single", case_wide_single, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 4},
     {"wide f16, shared rows", case_wide_shared, FB_F16, {{FB_KNOB_TILE_K, 64}}, 2},
+    {"wide f16, two columns at once", case_wide_twos, FB_F16, {{FB_KNOB_TILE_K, 64}}, 0},
+    {"wide bf16, four columns at once", case_wide_fours, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 0},
+    {"wide bf16, one column at once", case_wide_ones, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 0},
     {"wide uneven f16", case_wide_uneven, FB_F16, {{FB_KNOB_TILE_K, 64}}, 0},
 };
 enum { GEMM_CASES = sizeof gemm_cases / sizeof *gemm_cases };
