@@ -84,6 +84,12 @@ FB_DEVICE void fb_tensor_bring_all(void *to, const fb_tensor_map *map, int inner
                  : "memory");
 }
 
+// Asks for a line of memory, into the second cache.
+FB_DEVICE void fb_touch(const void *at)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
 // A count of arrivals and of bytes to come (mbarrier); blocks of the cluster arrive, too.
 FB_DEVICE void fb_stage_start(unsigned long long *count, int arrivals)
 {
@@ -211,37 +217,47 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
         fb_tensor_describe(reinterpret_cast<fb_tensor_map *>(sums(shared)), to, first, shape);
     }
 
-    // One thread asks for a tile's steps. left(ask): ask(map, row, batch) of the tile's first row; right(strip, ask): the same of the
-    // first column of a strip.
-    template <class L, class R> FB_DEVICE void bring(unsigned char *shared, int first, int steps, L left, R right)
+    // A step of k from k on, by one thread.
+    template <class L, class R> FB_DEVICE void ask(unsigned char *shared, int s, int k, L left, R right)
     {
-        if (threadIdx.x != WIDE * GROUPS) return;
-#pragma unroll 1
-        for (int s = first; s < first + steps; s++) {
-            unsigned long long *const full = &at(shared)->full[s % STAGES];
-            ELEM *const a = stage(shared, s), *const b = a + A::SIZE;
-            const int k = (s - first) * STEP;
-            if (s >= STAGES) fb_stage_wait(&at(shared)->empty[s % STAGES], (s / STAGES - 1) & 1);
-            fb_stage_expect(full, SIZE * 2);
-            left([&](const fb_tensor_map *map, int row, int batch) {
-                if constexpr (A_ALONG_K)
-                    fb_tensor_bring(a, map, k, row, batch, full);
+        unsigned long long *const full = &at(shared)->full[s % STAGES];
+        ELEM *const a = stage(shared, s), *const b = a + A::SIZE;
+        if (s >= STAGES) fb_stage_wait(&at(shared)->empty[s % STAGES], (s / STAGES - 1) & 1);
+        fb_stage_expect(full, SIZE * 2);
+        left([&](const fb_tensor_map *map, int row, int batch) {
+            if constexpr (A_ALONG_K)
+                fb_tensor_bring(a, map, k, row, batch, full);
+            else
+#pragma unroll
+                for (int i = 0; i < M / BOX; i++) fb_tensor_bring(a + i * BOX * STEP, map, row + i * BOX, k, batch, full);
+        });
+#pragma unroll
+        for (int i = 0; i < B_BOXES / TOGETHER; i++) {
+            const int box = rank() * (B_BOXES / TOGETHER) + i;
+            right(box * B_OUTER / STRIP, [&](const fb_tensor_map *map, int column, int batch) {
+                ELEM *const to = b + box * BOX * B_LINES;
+                const int outer = column + box * B_OUTER % STRIP, inner = B_ALONG_K ? k : outer, line = B_ALONG_K ? outer : k;
+                if constexpr (TOGETHER > 1)
+                    fb_tensor_bring_all<TOGETHER>(to, map, inner, line, batch, full);
                 else
-#pragma unroll
-                    for (int i = 0; i < M / BOX; i++) fb_tensor_bring(a + i * BOX * STEP, map, row + i * BOX, k, batch, full);
+                    fb_tensor_bring(to, map, inner, line, batch, full);
             });
-#pragma unroll
-            for (int i = 0; i < B_BOXES / TOGETHER; i++) {
-                const int box = rank() * (B_BOXES / TOGETHER) + i;
-                right(box * B_OUTER / STRIP, [&](const fb_tensor_map *map, int column, int batch) {
-                    ELEM *const to = b + box * BOX * B_LINES;
-                    const int outer = column + box * B_OUTER % STRIP, inner = B_ALONG_K ? k : outer, line = B_ALONG_K ? outer : k;
-                    if constexpr (TOGETHER > 1)
-                        fb_tensor_bring_all<TOGETHER>(to, map, inner, line, batch, full);
-                    else
-                        fb_tensor_bring(to, map, inner, line, batch, full);
-                });
-            }
+        }
+    }
+
+    // One warp asks for a tile's steps. left(ask): ask(map, row, batch) of the tile's first row; right(strip, ask): the same of the
+    // first column of a strip. Meanwhile touch(m, n) of every row and every EVERYth column (0: of none): what will be loaded beside the
+    // sums.
+    template <int EVERY, class L, class R, class T> FB_DEVICE void bring(unsigned char *shared, int first, int steps, L left, R right, T touch)
+    {
+        constexpr int LINES = EVERY ? STRIP / EVERY : 1, ALL = EVERY ? M * LINES : 0;
+        const int lane = threadIdx.x % 32, each = (ALL + steps - 1) / steps;
+        if (threadIdx.x / 32 != 4 * GROUPS) return;
+#pragma unroll 1
+        for (int s = 0; s < steps; s++) {
+            if (lane == 0) ask(shared, first + s, s * STEP, left, right);
+            __syncwarp();
+            for (int i = s * each + lane; i < (s + 1) * each && i < ALL; i += 32) touch(i / LINES, i % LINES * EVERY);
         }
     }
 

@@ -2048,6 +2048,39 @@ void fb_emit_cuda_load_group(fb_emitter *e, int vector, const char *point)
     load_group(&f, &w, point);
 }
 
+/* Is it loaded anew for each row and column? */
+static bool is_touched(const fb_emitter *e, const fb_value *v)
+{
+    const fb_space *rows = &e->section->rows;
+    const uint32_t last = rows->n ? 1u << (rows->n - 1) : 0;
+    const bool plain =
+        v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE && v->space == FB_NONE && !v->n_args;
+    return plain && !fb_nest_is_product(e->nest, v->node) && (v->rows & last) && (v->rows & ~last);
+}
+
+int fb_emit_cuda_touched(const fb_emitter *e)
+{
+    int size = 0;
+    for (int i = 0; i < e->section->n_values; i++) {
+        const fb_value *v = &e->section->values[i];
+        if (is_touched(e, v) && fb_dtype_size(v->dtype) > size) size = fb_dtype_size(v->dtype);
+    }
+    return size;
+}
+
+void fb_emit_cuda_touch_group(fb_emitter *e, int vector, const char *point)
+{
+    frame f = {.e = e, .s = e->section};
+    walk w = walk_by(e, &e->section->rows, vector, fb_space_points(&e->section->rows) / vector);
+    declare_variables(&f, &w, point);
+    for (int i = 0; i < e->section->n_values; i++) {
+        const fb_value *v = &e->section->values[i];
+        if (!is_touched(e, v)) continue;
+        fb_emit(e, "fb_touch(&%s);",
+                vector > 1 ? at_first(&f, &w, v->node, v->table, v->at) : fb_emit_element(e, v->node, v->table, v->at));
+    }
+}
+
 void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx)
 {
     frame f = {.e = e, .s = e->section};

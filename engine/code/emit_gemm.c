@@ -351,6 +351,13 @@ void fb_emit_tiled_load(const writer *w)
     fb_emit_cuda_load_group(w->e, w->by.vector, point);
 }
 
+void fb_emit_tiled_touch(const writer *w)
+{
+    const char *point = fb_emit_name(w->e, "point");
+    fb_emit_tiled_point(w, point);
+    fb_emit_cuda_touch_group(w->e, w->by.vector, point);
+}
+
 void fb_emit_tiled_store(const writer *w)
 {
     fb_emit_cuda_store_group(w->e, w->by.vector, name_sums, (void *)w);

@@ -58,19 +58,61 @@ static const char *strip_of(const writer *w, int s)
                            1 + p->product[s], w->tile.strip, p->column[s], batch_in(w, &x));
 }
 
+/* "min(…)" of a row or column in the tile, where the tile may reach beyond the last. */
+static const char *inside(const writer *w, bool few, const char *at, const char *first, int64_t last)
+{
+    return few ? fb_arena_printf(w->e->arena, "min(%s, (int)(%" PRId64 " - %s))", at, last, first) : at;
+}
+
+/* Row fb_m and column fb_n of fb_row and fb_column: of those beyond the last, the last ones. */
+static void write_place(const writer *w)
+{
+    fb_emit(w->e, "const int fb_m = %s, fb_n = %s;", inside(w, w->by.few_rows, "fb_row", "m0", w->t->rows - 1),
+            inside(w, w->by.few_columns, "fb_column", "n0", w->t->columns - w->by.vector));
+}
+
+static void write_origin(const writer *w)
+{
+    fb_emit(w->e, "const fb_at m0 = fb_here.row * %d, n0 = fb_here.column * %d;", w->tile.m, w->tile.strip);
+    if (w->t->batch > 1) fb_emit(w->e, "const fb_at fb_batch = fb_here.batch;");
+}
+
+/* Columns of which one line of memory has all that is loaded for them; 0: nothing is. */
+static int touched(const writer *w)
+{
+    enum { BYTES = 128 };
+    fb_emit_section(w->e, 0);
+    const int size = fb_emit_cuda_touched(w->e);
+    return size ? BYTES / size : 0;
+}
+
+static void write_touched(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const int used = fb_names_count(e->used);
+    fb_emit_open(e, "[&](const int fb_row, const int fb_column)");
+    fb_emit_section(e, 0);
+    write_origin(w);
+    write_place(w);
+    if (touched(w)) fb_emit_tiled_touch(w);
+    fb_emit_close_by(e, "});");
+    fb_names_forget(e->used, used);
+}
+
 static void write_copies(writer *w, int64_t steps)
 {
     fb_emitter *e = w->e;
     fb_tile_even x;
     FB_ASSERT(fb_tile_left_even(e->nest, 0, &x));
-    fb_emit_list(e, "fb_tile::bring(fb_shared, fb_step, %" PRId64 ", ", steps);
+    fb_emit_list(e, "fb_tile::bring<%d>(fb_shared, fb_step, %" PRId64 ", ", touched(w), steps);
     fb_emit_open(e, "[&](auto fb_ask)");
     fb_emit(e, "fb_ask(fb_own, fb_here.row * %d, %s);", w->tile.m, batch_in(w, &x));
     fb_emit_close_by(e, "},");
     fb_emit_open(e, "[&](int fb_strip, auto fb_ask)");
     for (int s = 0; s + 1 < w->t->n_strips; s++) fb_emit(e, "if (fb_strip == %d) return %s", s, strip_of(w, s));
     fb_emit(e, "%s", strip_of(w, w->t->n_strips - 1));
-    fb_emit_close_by(e, "});");
+    fb_emit_close_by(e, "},");
+    write_touched(w);
     fb_emit_close_by(e, NULL);
 }
 
@@ -90,12 +132,7 @@ static void write_elements(writer *w)
     if (w->by.few_rows) fb_str_addf(&own, "m0 + fb_row < %" PRId64, w->t->rows);
     if (w->by.few_columns) fb_str_addf(&own, "%sn0 + fb_column < %" PRId64, own.n ? " && " : "", w->t->columns);
     if (own.n) fb_emit(e, "const bool fb_own = %s;", fb_str_get(&own));
-    fb_emit(e, "const int fb_m = %s, fb_n = %s;",
-            w->by.few_rows ? fb_arena_printf(e->arena, "min(fb_row, (int)(%" PRId64 " - m0))", w->t->rows - 1)
-                           : "fb_row",
-            w->by.few_columns
-                ? fb_arena_printf(e->arena, "min(fb_column, (int)(%" PRId64 " - n0))", w->t->columns - w->by.vector)
-                : "fb_column");
+    write_place(w);
     fb_emit_tiled_load(w);
     for (int v = 0; v < w->s->n_values && w->by.vector == 1; v++)
         if (!fb_emit_tiled_is_sum(w, v)) fb_emit_load_first(e, v);
@@ -112,8 +149,7 @@ static void write_tile(writer *w, int64_t steps)
     fb_emitter *e = w->e;
     fb_emit(e, "fb_tile::registers fb_sums = {};");
     fb_emit(e, "fb_tile::multiply(fb_sums, fb_shared, fb_step, %" PRId64 ");", steps);
-    fb_emit(e, "const fb_at m0 = fb_here.row * %d, n0 = fb_here.column * %d;", w->tile.m, w->tile.strip);
-    if (w->t->batch > 1) fb_emit(e, "const fb_at fb_batch = fb_here.batch;");
+    write_origin(w);
     write_elements(w);
 }
 
@@ -152,6 +188,7 @@ void fb_emit_gemm_tma(fb_emit_tiled *w)
     fb_emit(e, "fb_tile::begin(fb_shared);");
     fb_emit(e, "int fb_step = 0;");
     fb_emit(e, "const int fb_first = " FB_BLOCK ".x / %d, fb_clusters = " FB_GRID ".x / %d;", x->cluster, x->cluster);
+    w->by = fb_tile_epilogue_of(e->nest, e->knobs, x);
     fb_emit_if(e, "fb_tile::brings()");
     fb_emit(e, "fb_tile::begin_bringing();");
     write_maps(w);
@@ -159,7 +196,6 @@ void fb_emit_gemm_tma(fb_emit_tiled *w)
     fb_emit_close(e);
     fb_emit_if(e, "!fb_tile::brings()");
     fb_emit(e, "fb_tile::begin_multiplying();");
-    w->by = fb_tile_epilogue_of(e->nest, e->knobs, x);
     write_turns(w, write_tile);
     fb_emit_close(e);
     fb_emit(e, "fb_tile::end();");

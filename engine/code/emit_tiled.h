@@ -38,6 +38,8 @@ void fb_emit_tiled_point(const fb_emit_tiled *w, const char *point);
 /* Of the w->by.vector columns from fb_m and fb_n on: what else is loaded for them, and what becomes of the sums. */
 void fb_emit_tiled_load(const fb_emit_tiled *w);
 void fb_emit_tiled_store(const fb_emit_tiled *w);
+/* Asks for the lines of memory in which the first of them lie: fb_touch. */
+void fb_emit_tiled_touch(const fb_emit_tiled *w);
 
 /* emit_gemm_tma.c */
 void fb_emit_gemm_tma(fb_emit_tiled *w);
