@@ -31,6 +31,13 @@ struct fb_tensor_shape {
 
 // ---- PTX -----------------------------------------------------------------------------------------------------------
 
+// Bytes of a stride as tensormap.replace wants them; before CUDA 12.5 without their last four bits, as CUTLASS tells.
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 5)
+#define FB_TENSOR_STRIDE(bytes) (bytes)
+#else
+#define FB_TENSOR_STRIDE(bytes) ((bytes) >> 4)
+#endif
+
 // A warp makes the map in shared memory and puts it where copies may read it (PTX ISA, tensormap.replace: from zeros, all of its
 // fields). The swizzle is wgmma's of 128 bytes.
 FB_DEVICE void fb_tensor_describe(fb_tensor_map *made, fb_tensor_map *to, const void *at, const fb_tensor_shape &x)
@@ -56,7 +63,7 @@ FB_DEVICE void fb_tensor_describe(fb_tensor_map *made, fb_tensor_map *to, const 
                      "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0;\n"
                      "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 3;\n"
                      "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0;" ::"r"(map),
-                     "l"(at), "r"(x.inner), "r"(x.lines), "r"(x.batches), "l"(x.line), "l"(x.batch), "r"(x.box)
+                     "l"(at), "r"(x.inner), "r"(x.lines), "r"(x.batches), "l"(FB_TENSOR_STRIDE(x.line)), "l"(FB_TENSOR_STRIDE(x.batch)), "r"(x.box)
                      : "memory");
     }
     __syncwarp();

@@ -344,6 +344,7 @@ static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     if (x->n % t->n_strips || x->strip % LEAST) return false;
     x->cluster = cluster_of(nest, x);
     x->tma = comes_by_tma(nest, x);
+    if (!x->tma) x->cluster = 1;
     for (x->stages = set[FB_KNOB_STAGES] ? (int)set[FB_KNOB_STAGES] : WIDE_STAGES; x->stages > 1; x->stages--)
         if (fb_gemm_shared(t, x) <= t->shared_bytes)
             return true;

@@ -147,10 +147,10 @@ static void add_tile(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
     fb_str_addf(out, "    a warp%s %d × %d on %s; %" PRId64 " bytes of shared memory", t.wide ? "group" : "", t.warp_m,
                 t.warp_n, t.tensor ? "tensor cores" : "scalar units", t.shared_bytes);
     if (t.tma)
-        fb_str_addf(out, "; %d blocks stay%s, and copies by tensor maps", t.grid[0],
+        fb_str_addf(out, "; %d blocks stay%s, operands come by tensor maps", t.grid[0],
                     t.cluster > 1 ? " in clusters of two" : "");
     if (t.split > 1) fb_str_addf(out, "; sums in %d parts", t.split);
-    if (t.band) fb_str_addf(out, "; %d rows of tiles together", t.band);
+    if (t.band) fb_str_addf(out, "; %d rows of %s together", t.band, t.cluster > 1 ? "clusters" : "tiles");
     if (t.kept_bytes) fb_str_addf(out, "; %" PRId64 " more stay from step to step", t.kept_bytes);
     fb_str_add(out, "\n");
 }
