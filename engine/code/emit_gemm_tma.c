@@ -1,4 +1,4 @@
-/* Tiles of the gemm family by kernels/gemm_tma.cuh: blocks stay and go from tile to tile, one thread asks for operands by
+/* Tiles of the gemm family by kernels/gemm_tma.cuh: blocks stay and go from tile to tile, one warp asks for operands by
  * tensor maps, and each warp makes what becomes of its rows of sums, a part of their columns at a time.
  *
  * requires  a tiled nest of one phase, its tile one of tma
@@ -90,11 +90,14 @@ static void write_touched(const writer *w)
 {
     fb_emitter *e = w->e;
     const int used = fb_names_count(e->used);
+    if (!touched(w)) {
+        fb_emit(e, "[](int, int) {});");
+        return;
+    }
     fb_emit_open(e, "[&](const int fb_row, const int fb_column)");
-    fb_emit_section(e, 0);
     write_origin(w);
     write_place(w);
-    if (touched(w)) fb_emit_tiled_touch(w);
+    fb_emit_tiled_touch(w);
     fb_emit_close_by(e, "});");
     fb_names_forget(e->used, used);
 }
@@ -176,7 +179,7 @@ void fb_emit_gemm_tma(fb_emit_tiled *w)
     const int maps = 1 + t->n_products;
     fb_needs_text(&e->needs, FB_TEXT_GEMM_TMA);
     e->needs.warpgroups = true;
-    fb_emit_remark(e, "by whole warpgroups: 64 rows each multiply, a thread of the last asks for operands");
+    fb_emit_remark(e, "by whole warpgroups: 64 rows each multiply, a warp of the last asks for operands");
     fb_emit(e, "using fb_tile = fb_gemm_tma<%s, %d, %d, %d, %s, %s, %d, %d>;", w->element, x->m, x->n, t->n_strips,
             fb_tile_left(e->nest, 0).along_k ? "true" : "false", fb_tile_right(e->nest, 0).along_k ? "true" : "false",
             x->stages, x->cluster);

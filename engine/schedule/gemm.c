@@ -318,7 +318,8 @@ static bool comes_by_tma(const fb_nest *nest, const fb_gemm_tile *x)
     for (int s = 0; s < t->n_strips; s++)
         if (t->phases[0].product[s] == FB_NONE || !fb_tile_right_even(nest, t->phases[0].product[s], along_k, &even))
             return false;
-    return fb_gemm_turns_of(nest, x).all <= INT32_MAX;
+    const fb_gemm_turns turns = fb_gemm_turns_of(nest, x);
+    return turns.all <= INT32_MAX / turns.steps; /* all are counted in an int */
 }
 
 /* Pairs where blocks have several tiles of many steps: elsewhere they take longer to begin than sharing saves (on an

@@ -160,7 +160,7 @@ int64_t fb_tile_columns(const fb_section *s)
 
 fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs, const fb_gemm_tile *tile)
 {
-    enum { FEW = 4 };
+    enum { FEW = 4, IN_LINE = 8 };
     const fb_tiled *t = nest->tiled;
     const fb_section *s = &nest->sections[0];
     fb_tile_epilogue x = {.columns = fb_tile_columns(s),
@@ -170,7 +170,8 @@ fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs,
     int64_t line = t->whole ? x.columns : tile->strip;
     if (s->rows.n > s->blocked) x.vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
     if (x.vector > FEW && t->n_strips > (tile->tma ? 2 : 1))
-        x.vector = FEW; /* or all strips' operands would crowd the registers */
+        x.vector = FEW;                                      /* or all strips' operands would crowd the registers */
+    if (x.vector > IN_LINE && tile->tma) x.vector = IN_LINE; /* what a thread has in its registers */
     while (x.vector > 2 && tile->m * line / x.vector < tile->threads) x.vector /= 2;
     x.groups = line / x.vector;
     x.early = loads_early(nest, tile, &x);
