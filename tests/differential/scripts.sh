@@ -4,8 +4,9 @@
 #
 #     scripts.sh [KIND [WIDTH]]   a share: puzzlers or models; their dtypes of 32 or of 16 bits
 #
-# With FB_TURN (our_turn of lib.sh) each script in one of three dtypes, where it has that many; and two of three of them
-# compiled with few optimisations, which are most of what a kernel costs here.
+# With FB_TURN (our_turn of lib.sh) every other script in one of three dtypes, where it has that many, the others after
+# three turns: six in a row have all. Two of three are compiled with few optimisations, which are most of what a kernel
+# costs here.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
 kind=${1:-puzzlers|models} width=${2:-}
@@ -99,11 +100,17 @@ check() { # NUMBER SCRIPT LABEL SWITCH…
 scripts=$("$FUSEBOX" 2>err </dev/null | awk -v kind="^($kind)\$" '$2 ~ kind { print $1 }')
 [ -n "$scripts" ] || report not-ok "the bundled scripts are listed"
 
+# our_half NUMBER: every other script, the others when each dtype has had its turn.
+our_half() {
+    [ -z "${FB_TURN:-}" ] || [ -n "${FB_FULL:-}" ] || [ $((($1 + FB_TURN / 3) % 2)) -eq 0 ]
+}
+
 n=0
 for script in $scripts; do
     # shellcheck disable=SC2046  # switches
     set -- $([ -n "${FB_FULL:-}" ] || reduced "$script")
     turn=$n n=$((n + 1))
+    our_half $turn || continue
     if [ "$width" != 16 ] && our_turn $turn; then check $turn "$script" "f32" "$@"; fi
     if [ "$width" != 32 ] && grep -q 'dtype *= *fb.choice' "${FB_SRCDIR:-.}"/scripts/*/"$script".lua; then
         for dtype in $(narrow "$script"); do
