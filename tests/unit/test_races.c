@@ -497,7 +497,7 @@ static const struct {
     {"index_add, atomics near", added_near, "fb_added<true, false, 1024, 12, 4, ", 0, 1, ATOMICS},
     {"product by warpgroups", wide_product, "fb_gemm_wide<", 0, 0, 0},
     {"product by tensor maps", paired_product, "fb_gemm_tma<", 0, 2, 0},
-    {"product by tensor maps, in parts", paired_product_by_parts, "fb_tile::spread(", 0, 2, 0},
+    {"product by tensor maps, in parts", paired_product_by_parts, "fb_tile::each<1>(", 0, 2, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
