@@ -164,7 +164,7 @@ template <int I, int COUNT, class O, class C> FB_DEVICE void fb_ahead(O open, C 
 template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, int STAGES, int TOGETHER> struct fb_gemm_tma {
     static constexpr int STEP = 64, WIDE = 128, BOX = 64;
     static constexpr int GROUPS = M / 64, THREADS = WIDE * (GROUPS + 1), STRIP = N / STRIPS;
-    static constexpr int PART = STRIPS > 4 ? 8 : 32 / STRIPS, LINE = STRIPS * PART + 8;
+    static constexpr int PART = 32 / STRIPS, LINE = STRIPS * PART + 8;
     static_assert(M % 64 == 0 && N % 64 == 0 && N <= 256 && STAGES >= 2, "whole instructions; one step comes while another is used");
     static_assert(STRIP % BOX == 0 && STRIP % PART == 0 && M <= 256, "a copy brings of one strip alone");
     using parts = fb_chain_wide<ELEM, 64, N, N, STEP, STEP, STAGES>; // its ways to lay tiles and to multiply them
@@ -259,7 +259,7 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
     // sums.
     template <int EVERY, class L, class R, class T> FB_DEVICE void bring(unsigned char *shared, int first, int steps, L left, R right, T touch)
     {
-        constexpr int LINES = EVERY ? STRIP / EVERY : 1, ALL = EVERY ? M * LINES : 0;
+        constexpr int LINES = EVERY ? (STRIP + EVERY - 1) / EVERY : 1, ALL = EVERY ? M * LINES : 0;
         const int lane = threadIdx.x % 32, each = (ALL + steps - 1) / steps;
         if (threadIdx.x / 32 != 4 * GROUPS) return;
 #pragma unroll 1
@@ -318,19 +318,19 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
             const auto at = [&](int i, int v) { return open(row + (first + i) % 2 * 8, (first + i) / 2 * 32 + column + v); };
             if constexpr (VECTOR == 8) {
                 fb_ahead<0, AHEAD>([&](int i) { return at(i, 0); },
-                                [&](int i, const auto &late) {
-                                    float c[STRIPS][8];
-                                    take(sums_of, first + i, c);
-                                    late(c[0]);
-                                });
+                                   [&](int i, const auto &late) {
+                                       float c[STRIPS][8];
+                                       take(sums_of, first + i, c);
+                                       late(c[0]);
+                                   });
             } else {
                 fb_ahead<0, AHEAD>([&](int i) { return fb_two<decltype(at(0, 0))>{at(i, 0), at(i, VECTOR)}; },
-                                [&](int i, const auto &late) {
-                                    float c[STRIPS][8];
-                                    take(sums_of, first + i, c);
-                                    late.low(c[0]);
-                                    late.high(c[0] + VECTOR);
-                                });
+                                   [&](int i, const auto &late) {
+                                       float c[STRIPS][8];
+                                       take(sums_of, first + i, c);
+                                       late.low(c[0]);
+                                       late.high(c[0] + VECTOR);
+                                   });
             }
         }
     }
@@ -361,13 +361,13 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
         for (int part = 0; part < STRIP / PART; part++) {
             const float *const c = spread(sums_of, shared, part);
             fb_ahead<0, ROUNDS>([&](int i) { return open(row + i * DOWN, part * PART + column); },
-                             [&](int i, const auto &late) { late(c + (row + i * DOWN) * LINE + column); });
+                                [&](int i, const auto &late) { late(c + (row + i * DOWN) * LINE + column); });
         }
     }
 
     // What becomes of the sums, VECTOR neighbours at a time: open(m, n) loads what else is needed for those from row m and column n
-    // on, and returns what is to be done with their sums: late(c), c[s * NEXT + v] strip s's.
-    template <int VECTOR> static constexpr __device__ int next() { return VECTOR >= 4 ? 8 : PART; }
+    // on, and returns what is to be done with their sums: late(c), where strip s's are at c[s * 8 + v], or at c[s * PART + v] of
+    // fewer than four.
     template <int VECTOR, class O> FB_DEVICE void each(const registers &sums_of, unsigned char *shared, O open)
     {
         if constexpr (VECTOR >= 4)
