@@ -122,13 +122,7 @@ FB_DEVICE void fb_stage_free(unsigned long long *count, unsigned rank)
 
 FB_DEVICE void fb_stage_wait(unsigned long long *count, int parity)
 {
-    int ended;
-    do {
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
-                     : "=r"(ended)
-                     : "r"(fb_shared_address(count)), "r"(parity)
-                     : "memory");
-    } while (!ended);
+    fb_count_wait(count, parity);
 }
 
 // A warpgroup's registers: what those that only ask for copies give back, those that multiply take.
