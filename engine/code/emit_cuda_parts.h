@@ -10,11 +10,11 @@ int fb_emit_cuda_vector(const fb_emitter *e, const fb_section *s);
 /* The elements of the emitter's section, `vector` of them from group number `point` on: where they are, and what is
  * loaded for all of them; then what is stored. `inside` writes what comes first for each. */
 void fb_emit_cuda_load_group(fb_emitter *e, int vector, const char *point);
+void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
 /* Asks for the lines of memory that a group of elements is in, of what is loaded anew for each row and column; bytes of
  * the largest element of those, 0: there are none. */
 void fb_emit_cuda_touch_group(fb_emitter *e, int vector, const char *point);
 int fb_emit_cuda_touched(const fb_emitter *e);
-void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
 /* `vector` elements of a space from `first` on, along its only variable: loads what comes for all of them at once and opens
  * them, one after the other; `v` counts them. */
 void fb_emit_cuda_open_together(fb_emitter *e, int space, int vector, const char *first);

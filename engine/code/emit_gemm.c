@@ -332,15 +332,13 @@ static void write_early(writer *w)
     w->own = own.n ? fb_arena_strdup(e->arena, fb_str_get(&own)) : NULL;
     if (w->own) fb_emit(e, "const bool fb_own = %s;", w->own);
     fb_str_free(&own);
-    const char *point = fb_emit_name(e, "point");
-    fb_emit_tiled_point(w, point);
-    fb_emit_cuda_load_group(e, w->by.vector, point);
+    fb_emit_tiled_load(w);
 }
 
 static void write_late(writer *w)
 {
     if (w->own) fb_emit_if(w->e, "fb_own");
-    fb_emit_cuda_store_group(w->e, w->by.vector, name_sums, w);
+    fb_emit_tiled_store(w);
     if (w->own) fb_emit_close(w->e);
 }
 

@@ -271,7 +271,7 @@ fb_wide_tile_work fb_gemm_wide_work(const fb_nest *nest, const fb_gemm_tile *x)
 {
     return (fb_wide_tile_work){.blocks = x->tma ? fb_gemm_turns_of(nest, x).all * x->cluster : x->blocks,
                                .tma = x->tma,
-                               .lines = fb_tile_epilogue_of(nest, NULL, x).vector >= FB_GEMM_TMA_FEW,
+                               .lines = x->tma && fb_tile_epilogue_of(nest, NULL, x).vector >= FB_GEMM_TMA_FEW,
                                .m = x->m,
                                .n = x->n,
                                .step = x->k,

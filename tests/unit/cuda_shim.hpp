@@ -1055,6 +1055,8 @@ static void start_inbox(unsigned long long *inbox, int arrivals, const void *sit
 SHIM_CALLED static void fb_inbox_start(unsigned long long *inbox) { start_inbox(inbox, 1, __builtin_return_address(0)); }
 
 namespace shim {
+static unsigned first_of_cluster() { return current / blockDim.x / a_cluster * a_cluster; }
+
 // `at` of another block of those that are there at once, where its shared memory is while it does not run.
 static unsigned char *place_in(unsigned block, void *at)
 {
@@ -1084,7 +1086,7 @@ static void inbox_moves(unsigned block, unsigned long long *inbox, int bytes, bo
 template <class T> SHIM_CALLED static void fb_take_16(T &to, const void *at, unsigned rank)
 {
     static_assert(sizeof to == 16, "16 bytes");
-    rank += shim::current / blockDim.x / shim::a_cluster * shim::a_cluster;
+    rank += shim::first_of_cluster();
     if ((uintptr_t)at % 16) shim::die("takes from a place that is no multiple of 16 bytes");
     SHIM_SAY(reach(rank));
     SHIM_SAY(access(at, 16, RACES_READ, RACES_ITSELF, __builtin_return_address(0)));
@@ -1221,8 +1223,6 @@ static void bring(void *to, const tensor &t, int inner, int line, int batch, uns
     inbox_moves(rank, count, -t.box * 128, false, site);
     SHIM_SAY(reach(~0u));
 }
-
-static unsigned first_of_cluster() { return current / blockDim.x / a_cluster * a_cluster; }
 } // namespace shim
 
 template <class MAP>
