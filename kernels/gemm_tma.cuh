@@ -172,14 +172,16 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
     static constexpr int B_BOXES = B::SIZE / (BOX * B_LINES), B_OUTER = B_ALONG_K ? B_LINES : BOX;
     static_assert(B_BOXES % TOGETHER == 0, "each block brings as much");
 
-    // In shared memory behind the tiles and the warps' pieces: a step has come; all warps of the cluster are done with it.
+    // In shared memory behind the tiles and the warps' pieces: a tensor map while it is made; then counts: a step has come; all
+    // warps of the cluster are done with it.
     struct counts {
         unsigned long long full[STAGES], empty[STAGES];
     };
 
     FB_DEVICE ELEM *stage(unsigned char *shared, int step) { return reinterpret_cast<ELEM *>(shared) + step % STAGES * SIZE; }
     FB_DEVICE float *sums(unsigned char *shared) { return reinterpret_cast<float *>(stage(shared, 0) + STAGES * SIZE); }
-    FB_DEVICE counts *at(unsigned char *shared) { return reinterpret_cast<counts *>(sums(shared) + M * LINE); }
+    FB_DEVICE fb_tensor_map *map(unsigned char *shared) { return reinterpret_cast<fb_tensor_map *>(sums(shared) + M * LINE); }
+    FB_DEVICE counts *at(unsigned char *shared) { return reinterpret_cast<counts *>(map(shared) + 1); }
 
     FB_DEVICE bool brings() { return threadIdx.x >= WIDE * GROUPS; }
     FB_DEVICE unsigned rank() { return blockIdx.x % TOGETHER; }
@@ -211,13 +213,13 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
     FB_DEVICE void begin_bringing() { fb_stage_fewer_registers<40>(); }
     FB_DEVICE void begin_multiplying() { fb_stage_more_registers<232>(); }
 
-    // By the first warp of those that bring; the map is made where no sums are yet.
+    // By the first warp of those that bring.
     FB_DEVICE void describe(unsigned char *shared, fb_tensor_map *to, const ELEM *first, int inner, int lines, int batches,
                             long long line, long long batch, int box)
     {
         if (threadIdx.x / 32 != 4 * GROUPS) return;
         const fb_tensor_shape shape = {inner, lines, batches, 2 * line, 2 * (batch ? batch : line), box};
-        fb_tensor_describe(reinterpret_cast<fb_tensor_map *>(sums(shared)), to, first, shape);
+        fb_tensor_describe(map(shared), to, first, shape);
     }
 
     // A step of k from k on, by one thread.
@@ -305,7 +307,7 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
     // Lines in registers.
     template <int VECTOR, class O> FB_DEVICE void lines(const registers &sums_of, O open)
     {
-        constexpr int MOST = VECTOR == 8 && STRIPS == 1 ? 8 : 4, AHEAD = MOST < STRIP / 16 ? MOST : STRIP / 16;
+        constexpr int MOST = VECTOR == 8 && STRIPS == 1 && STRIP % 128 == 0 ? 8 : 4, AHEAD = MOST < STRIP / 16 ? MOST : STRIP / 16;
         const int row = threadIdx.x / 32 * 16 + (threadIdx.x & 31) / 4, column = (threadIdx.x & 3) * 8;
 #pragma unroll
         for (int first = 0; first < STRIP / 16; first += AHEAD) {

@@ -6,12 +6,14 @@
  * Neighbouring elements move as vectors where they are aligned. Several sections share one launch by block range.
  * Threads past the last row work on it again and store nothing, so that all of a block meets at every barrier. */
 #include "code/emit_cuda_parts.h"
+#include "code/names.h"
 
 #include "base/integer.h"
 #include "base/mutate.h"
 #include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
+#include "schedule/windows.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -424,6 +426,7 @@ typedef struct {
     const char *across, *along;             /* names of the two variables … */
     const char *first_across, *first_along; /* … and of where the square begins */
     int64_t high, wide;                     /* as far as they go */
+    int side, each;                         /* elements along either side, which move by so many */
 } square;
 
 static void declare_square(frame *f, square *q)
@@ -436,73 +439,97 @@ static void declare_square(frame *f, square *q)
                   .first_across = fb_emit_name(e, "fb_across"),
                   .first_along = fb_emit_name(e, "fb_along"),
                   .high = rows->extent[across],
-                  .wide = rows->extent[last]};
-    int64_t high = fb_ceil_div(q->high, FB_SQUARE), wide = fb_ceil_div(q->wide, FB_SQUARE);
+                  .wide = rows->extent[last],
+                  .side = fb_schedule_side(&f->x),
+                  .each = f->x.each > 1 ? f->x.each : 1};
+    int64_t high = fb_ceil_div(q->high, q->side), wide = fb_ceil_div(q->wide, q->side);
     fb_space outer = {0};
     for (int d = 0; d < last; d++) {
         if (d == across) continue;
         outer.var[outer.n] = rows->var[d];
         outer.extent[outer.n++] = rows->extent[d];
     }
-    fb_emit(e, "const fb_at %s = (fb_at)%s %% %" PRId64 " * %d;", q->first_along, f->block, wide, FB_SQUARE);
+    fb_emit(e, "const fb_at %s = (fb_at)%s %% %" PRId64 " * %d;", q->first_along, f->block, wide, q->side);
     fb_emit(e, "const fb_at %s = (fb_at)%s / %" PRId64 " %% %" PRId64 " * %d;", q->first_across, f->block, wide, high,
-            FB_SQUARE);
+            q->side);
     if (!outer.n) return;
     const char *point = fb_emit_name(e, "point");
     fb_emit(e, "const fb_at %s = (fb_at)%s / %" PRId64 ";", point, f->block, high * wide);
     declare_point(f, &outer, point);
 }
 
-/* Goes through a square, lanes along one of its sides. */
-static void open_square(frame *f, const square *q, bool lanes_across)
+/* Goes through a square, lanes along one of its sides, `each` elements at a time: of the first, that side's variable has the
+ * name that `w` gives it. */
+static void open_square(frame *f, const square *q, const walk *w, bool lanes_across)
 {
     fb_emitter *e = f->e;
-    int step = f->x.threads / FB_SQUARE;
-    const char *lane = fb_arena_printf(e->arena, "threadIdx.x %% %d", FB_SQUARE),
-               *line = fb_arena_printf(e->arena, "threadIdx.x / %d + %d * fb_s", FB_SQUARE, step);
-    fb_emit_unrolled(e, "fb_s", fb_emit_number(e, FB_SQUARE / step));
-    fb_emit(e, "const fb_at %s = %s + %s;", q->across, q->first_across, lanes_across ? lane : line);
-    fb_emit(e, "const fb_at %s = %s + %s;", q->along, q->first_along, lanes_across ? line : lane);
-    if (q->high % FB_SQUARE || q->wide % FB_SQUARE)
-        fb_emit_if(e, "%s < %" PRId64 " && %s < %" PRId64, q->across, q->high, q->along, q->wide);
+    const int lanes = q->side / q->each, step = f->x.threads / lanes;
+    const char *lane = fb_arena_printf(e->arena, "threadIdx.x %% %d%s", lanes,
+                                       q->each > 1 ? fb_arena_printf(e->arena, " * %d", q->each) : ""),
+               *line = fb_arena_printf(e->arena, "threadIdx.x / %d + %d * fb_s", lanes, step),
+               *across = lanes_across ? var_name(e, w->first) : q->across,
+               *along = lanes_across ? q->along : var_name(e, w->first);
+    fb_emit_unrolled(e, "fb_s", fb_emit_number(e, q->side / step));
+    fb_emit(e, "const fb_at %s = %s + %s;", across, q->first_across, lanes_across ? lane : line);
+    fb_emit(e, "const fb_at %s = %s + %s;", along, q->first_along, lanes_across ? line : lane);
+    if (q->high % q->side || q->wide % q->side)
+        fb_emit_if(e, "%s < %" PRId64 " && %s < %" PRId64, across, q->high, along, q->wide);
 }
 
 static void close_square(frame *f, const square *q)
 {
-    if (q->high % FB_SQUARE || q->wide % FB_SQUARE) fb_emit_close(f->e);
+    if (q->high % q->side || q->wide % q->side) fb_emit_close(f->e);
     fb_emit_close(f->e);
 }
 
-/* A line has one element more than a square, so that its columns are in banks of their own. */
+/* Brings what is turned into shared memory; `turned`: where each value's element is there, NULL where it is none. */
+static void turn_square(frame *f, const square *q, const char **turned)
+{
+    fb_emitter *e = f->e;
+    const fb_space side = {.n = 1, .var = {f->s->rows.var[f->x.across]}, .extent = {q->high}};
+    const walk w = walk_by(e, &side, q->each, q->high / q->each);
+    open_square(f, q, &w, true);
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!turned[i]) continue;
+        if (q->each == 1) {
+            fb_emit(e, "%s = %s;", turned[i], fb_emit_element(e, v->node, v->table, v->at));
+            continue;
+        }
+        const char *pack = fb_emit_name(e, fb_arena_printf(e->arena, "fb_%s", e->names[i]));
+        fb_emit(e, "const auto %s = %s;", pack, load_of(f, &w, v));
+        open_each(f, &w);
+        fb_emit(e, "%s = %s.at[%s];", turned[i], pack, w.v);
+        close_each(f, &w);
+    }
+    close_square(f, q);
+}
+
+/* A line has one element more than a square, so that its columns are in banks of their own; of 16 bits, two. */
 static void emit_squares(frame *f)
 {
     fb_emitter *e = f->e;
-    const walk w = walk_by(e, &f->s->rows, 1, fb_space_points(&f->s->rows));
     const char **turned = FB_NEW_ARRAY(e->arena, const char *, f->s->n_values);
     square q;
     declare_square(f, &q);
+    const walk w = walk_by(e, &f->s->rows, q.each, fb_space_points(&f->s->rows) / q.each);
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         turned[i] = NULL;
         if (!fb_schedule_turns(e->nest, f->s, v, f->x.across)) continue;
-        turned[i] = fb_emit_name(e, fb_arena_printf(e->arena, "fb_turned_%s", e->names[i]));
-        fb_emit(e, "__shared__ %s %s[%d][%d];", e->spell->type[dtype_of_storage(e, v->node)].memory, turned[i],
-                FB_SQUARE, FB_SQUARE + 1);
+        const char *name = fb_emit_name(e, fb_arena_printf(e->arena, "fb_turned_%s", e->names[i]));
+        fb_emit(e, "__shared__ %s %s[%d][%d];", e->spell->type[dtype_of_storage(e, v->node)].memory, name, q.side,
+                q.side + (q.each > 1 ? 2 : 1));
+        turned[i] =
+            fb_arena_printf(e->arena, "%s[%s - %s][%s - %s]", name, q.along, q.first_along, q.across, q.first_across);
     }
-    open_square(f, &q, true);
-    for (int i = 0; i < f->s->n_values; i++) {
-        const fb_value *v = &f->s->values[i];
-        if (!turned[i]) continue;
-        turned[i] = fb_arena_printf(e->arena, "%s[%s - %s][%s - %s]", turned[i], q.along, q.first_along, q.across,
-                                    q.first_across);
-        fb_emit(e, "%s = %s;", turned[i], fb_emit_element(e, v->node, v->table, v->at));
-    }
-    close_square(f, &q);
+    turn_square(f, &q, turned);
     fb_emit(e, "fb_meet<%d>();", f->x.threads);
-    open_square(f, &q, false);
+    open_square(f, &q, &w, false);
     for (int i = 0; i < f->s->n_values; i++)
         if (turned[i]) e->whole[i] = fb_emit_spell(e, e->spell->type[f->s->values[i].dtype].from, &turned[i], 1);
-    store_elements(f, &w, FB_NONE, 0, false);
+    load_all(f, &w);
+    store_group(f, &w, 0, NULL, NULL);
     for (int i = 0; i < f->s->n_values; i++)
         if (turned[i]) e->whole[i] = NULL;
     close_square(f, &q);
@@ -1312,8 +1339,133 @@ static void emit_each(frame *f)
     for (int depth = p.depth + 1; depth <= fb_emit_deepest(s); depth++) store_row_values(f, depth);
 }
 
+/* ---- windows of neighbouring rows ---- */
+
+typedef struct {
+    const frame *f;
+    int space;
+    fb_ix first;
+    fb_window_place place;
+} window_at;
+
+static fb_ix move_to(const void *ctx, fb_ix at)
+{
+    const window_at *w = ctx;
+    return fb_window_index(w->f->e->nest->pool, w->f->s, w->space, w->first, w->place, at);
+}
+
+/* Elements that are there already, by how they were loaded. */
+typedef struct {
+    const char **text, **name;
+    int n;
+} loaded_elements;
+
+static const char *load_once(frame *f, const fb_value *v, const window_at *at, loaded_elements *all)
+{
+    fb_emitter *e = f->e;
+    const char *text = fb_emit_loaded(e, v, move_to, at);
+    for (int i = 0; i < all->n; i++)
+        if (strcmp(all->text[i], text) == 0) return all->name[i];
+    const char *name = fb_emit_name(e, fb_arena_printf(e->arena, "fb_w%d", all->n));
+    fb_emit(e, "const %s %s = %s;", e->spell->type[v->dtype].value, name, text);
+    all->text[all->n] = text;
+    all->name[all->n++] = name;
+    return name;
+}
+
+/* Does anything but an element's load hang on where a point is? */
+static bool asks_where(const fb_section *s, const bool *needed, int space)
+{
+    bool asks = false;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        const bool plain = v->kind == FB_VALUE_CONST || (v->space == space && v->kind == FB_VALUE_OP);
+        asks |= needed[i] && !plain && !(v->space == space && v->kind == FB_VALUE_LOAD);
+    }
+    return asks;
+}
+
+/* A point of one neighbour's window, in a block of its own; what is loaded stands before it. */
+static void emit_window_point(frame *f, const window_at *at, const bool *needed, loaded_elements *all)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    for (int i = 0; i < s->n_values; i++)
+        if (needed[i] && s->values[i].kind == FB_VALUE_LOAD && s->values[i].space == at->space)
+            e->whole[i] = load_once(f, &s->values[i], at, all);
+    for (int i = 0; i < s->n_values; i++)
+        if (fb_value_reduces(&s->values[i], s->passes[0]))
+            f->sums[i] = fb_arena_printf(e->arena, "%s[%d]", each_name(f, i), at->place.neighbour);
+    bool *mark = fb_emit_mark(e);
+    const int names = fb_names_count(e->used);
+    fb_emit_open(e, "%s", "");
+    if (asks_where(s, needed, at->space)) {
+        fb_emit(e, "const fb_at %s = %s + %d;", var_name(e, s->rows.var[s->rows.n - 1]), var_name(e, at->first),
+                at->place.neighbour);
+        declare_point(f, &s->spaces[at->space], fb_emit_number(e, at->place.point));
+    }
+    for (int i = 0; i < s->n_values; i++)
+        if (needed[i] && s->values[i].space == at->space) fb_emit_needed(e, i, at->space);
+    for (int i = 0; i < s->n_values; i++)
+        if (fb_value_reduces(&s->values[i], s->passes[0])) step(f, i);
+    fb_emit_close(e);
+    fb_names_forget(e->used, names);
+    fb_emit_forget(e, mark);
+}
+
+static void refer_sums(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
+        const char *points = fb_emit_mean_points(e, i);
+        if (points) fb_emit(e, "for (int v = 0; v < %d; v++) %s[v] /= %s;", f->x.each, each_name(f, i), points);
+        e->whole[i] = fb_arena_printf(e->arena, "%s[v]", each_name(f, i));
+    }
+}
+
+/* A thread's windows are written out, so that what they share is loaded once. */
+static void emit_windows(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const fb_pass p = s->passes[0];
+    const int64_t points = fb_space_points(&s->spaces[p.space]), groups = f->x.rows / f->x.each;
+    const walk w = walk_by(e, &s->rows, f->x.each, groups);
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    loaded_elements all = {0};
+    all.text = FB_NEW_ARRAY(e->arena, const char *, points * f->x.each * s->n_values);
+    all.name = FB_NEW_ARRAY(e->arena, const char *, points * f->x.each * s->n_values);
+    fb_section_needed(s, 0, needed);
+    const char *group = fb_emit_name(e, "group");
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", group, f->block, f->x.threads);
+    const bool ragged = groups % f->x.threads != 0;
+    if (ragged) fb_emit_if(e, "%s < %" PRId64, group, groups);
+    declare_variables(f, &w, group);
+    f->sums = declare_each(f, p);
+    for (int64_t point = 0; point < points; point++)
+        for (int v = 0; v < f->x.each; v++) {
+            const window_at at = {f, p.space, w.first, {point, v}};
+            emit_window_point(f, &at, needed, &all);
+        }
+    for (int i = 0; i < s->n_values; i++)
+        if (needed[i] && s->values[i].space == p.space) e->whole[i] = NULL;
+    f->sums = NULL;
+    refer_sums(f, p);
+    load_all(f, &w);
+    store_group(f, &w, p.depth, NULL, NULL);
+    for (int depth = p.depth + 1; depth <= fb_emit_deepest(s); depth++) store_group(f, &w, depth, NULL, NULL);
+    for (int i = 0; i < s->n_values; i++)
+        if (fb_value_reduces(&s->values[i], p)) e->whole[i] = NULL;
+    if (ragged) fb_emit_close(e);
+}
+
 static void emit_rows(frame *f)
 {
+    if (f->x.deal == FB_DEAL_COLUMNS && f->x.team == 1 && f->x.each > 1) {
+        emit_windows(f);
+        return;
+    }
     if (scans_in_parts(f)) {
         fb_emit(f->e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->x.parts, f->block, f->x.parts);
         f->block = "fb_row";
@@ -2005,12 +2157,18 @@ static void emit_section_cuda(fb_emitter *e)
     int64_t launched = f.x.launched;
     f.s = f.x.section;
     bool shared = e->nest->n_sections > 1;
-    if (shared) fb_emit_if(e, "%sthreadIdx.x < %d", range_of(e, launched), f.x.threads);
+    const bool in_turn = fb_schedule_in_turn(e->nest, e->knobs);
+    const char *own = in_turn ? fb_arena_printf(e->arena, FB_BLOCK ".x %% %d == %d && ", e->nest->n_sections, e->number)
+                      : shared ? range_of(e, launched)
+                               : "";
+    if (shared) fb_emit_if(e, "%sthreadIdx.x < %d", own, f.x.threads);
     if (shared || launched < f.x.blocks) f.block = fb_emit_name(e, "block");
     const char *first =
         e->grid[0] ? fb_arena_printf(e->arena, FB_BLOCK ".x - %" PRId64, (int64_t)e->grid[0]) : FB_BLOCK ".x";
     if (launched < f.x.blocks)
         fb_emit_for(e, NULL, f.block, first, fb_emit_number(e, f.x.blocks), fb_emit_number(e, launched));
+    else if (in_turn)
+        fb_emit(e, "const fb_at %s = " FB_BLOCK ".x / %d;", f.block, e->nest->n_sections);
     else if (shared)
         fb_emit(e, "const fb_at %s = " FB_BLOCK ".x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
     const fb_section *kept = e->section;

@@ -60,7 +60,7 @@ int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int ph
 static int64_t wide_bytes(const fb_gemm_tile *x)
 {
     int64_t steps = (int64_t)x->stages * ((x->m + x->n) * x->k * 2 + 2 * 8), sums = (int64_t)x->m * (x->n + 8) * 4;
-    if (x->tma) return steps + (int64_t)x->m * FB_GEMM_TMA_LINE * 4;
+    if (x->tma) return steps + (int64_t)x->m * FB_GEMM_TMA_LINE * 4 + FB_TENSOR_MAP_BYTES;
     return steps > sums ? steps : sums;
 }
 
@@ -188,9 +188,12 @@ static bool take_knobs(const fb_nest *nest, const int64_t *value, fb_gemm_tile *
     if (value[FB_KNOB_TILE_N]) {
         if (t->whole) return refuse_knob(why, "tile_n", "is what whole rows need, which this kernel keeps on chip");
         x->strip = (int)value[FB_KNOB_TILE_N] / t->n_strips;
-        if (x->strip % LEAST || x->strip < LEAST)
+        if (x->strip < LEAST)
             return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
                              "knob `tile_n` is shared by %d products side by side: it is %d at least", t->n_strips,
+                             LEAST * t->n_strips);
+        if (value[FB_KNOB_TILE_N] % (LEAST * t->n_strips))
+            return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "knob `tile_n` is a multiple of %d here",
                              LEAST * t->n_strips);
         x->n = x->strip * t->n_strips;
     }
@@ -201,6 +204,21 @@ static bool take_knobs(const fb_nest *nest, const int64_t *value, fb_gemm_tile *
     if (x->k % step) return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "knob `tile_k` is a multiple of %d here", step);
     if (x->stages < 2) return refuse_knob(why, "stages", "is 2 at least: one tile is loaded while another is used");
     return true;
+}
+
+/* Few rows: what takes time is that the right operand comes. So many blocks have a part of k each, that every multiprocessor
+ * waits for several, and for about as many. (8 × 4096 by two of 4096 × 11,008 in bf16 on an H200: 172 blocks 75 µs, 344 56, 688
+ * 54.) */
+static void split_few_rows(const fb_tiled *t, fb_gemm_tile *x)
+{
+    enum { FEW_ROWS = 64, SHARING = 3, LEAST_STEPS = 8, MOST = 8 };
+    if (!x->tensor || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round || t->n_phases != 1) return;
+    const int64_t blocks = fb_gemm_blocks(t, x), most = fb_gemm_steps(t, x, 0) / LEAST_STEPS;
+    int64_t split = fb_ceil_div((int64_t)SHARING * t->units, blocks);
+    if (t->rows > FEW_ROWS || blocks < t->units) return;
+    if (split > most) split = most;
+    if (split > MOST) split = MOST;
+    if (split > 1 && blocks * split * x->m * x->n * fb_gemm_sum_bytes(t) <= FB_GEMM_MOST_PARTS) x->split = (int)split;
 }
 
 /* ---- all of it ---- */
@@ -305,12 +323,19 @@ static void settle(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     if (fb_gemm_shared(t, x) > t->shared_bytes && !set[FB_KNOB_TILE_K]) x->k /= 2;
 }
 
-enum { WIDE_ROWS = 64, WIDE_STEP = 64, WIDE_GROUP = 128, WIDE_STAGES = 4 }; /* of a warpgroup and its threads */
+enum {
+    WIDE_ROWS = 64, /* of a warpgroup */
+    WIDE_STEP = 64,
+    WIDE_GROUP = 128, /* threads of one */
+    WIDE_STAGES = 4,
+    WIDE_STAGED = 48 << 10, /* bytes of a stage that are brought as fast as they are multiplied */
+    WIDE_MOST_STAGES = 8,
+    BOX = 64, /* columns of a copy */
+};
 
 /* Does the copy engine bring its operands? Each copy is of one strip. */
 static bool comes_by_tma(const fb_nest *nest, const fb_gemm_tile *x)
 {
-    enum { BOX = 64 };
     const fb_tiled *t = nest->tiled;
     const bool along_k = fb_tile_right(nest, 0).along_k;
     fb_tile_even even;
@@ -330,7 +355,7 @@ static int cluster_of(const fb_nest *nest, const fb_gemm_tile *x)
     enum { MANY_ROWS = 8, MANY_STEPS = 16 };
     const fb_tiled *t = nest->tiled;
     const int64_t rows = fb_ceil_div(t->rows, x->m);
-    if (fb_gemm_blocks(t, x) <= t->units || fb_gemm_steps(t, x, 0) < MANY_STEPS) return 1;
+    if (fb_gemm_blocks(t, x) <= t->units || fb_gemm_steps(t, x, 0) < MANY_STEPS || x->n / BOX % 2) return 1;
     return rows % 2 == 0 || rows > MANY_ROWS ? 2 : 1;
 }
 
@@ -346,6 +371,7 @@ static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     x->cluster = cluster_of(nest, x);
     x->tma = comes_by_tma(nest, x);
     if (!x->tma) x->cluster = 1;
+    if (!x->tma && (x->m != 2 * WIDE_ROWS || (x->n != 128 && x->n != 256))) return false;
     for (x->stages = set[FB_KNOB_STAGES] ? (int)set[FB_KNOB_STAGES] : WIDE_STAGES; x->stages > 1; x->stages--)
         if (fb_gemm_shared(t, x) <= t->shared_bytes)
             return true;
@@ -354,15 +380,17 @@ static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     return false;
 }
 
-/* By whole warpgroups, where these have a product of 16 bits as it lies in memory, and tiles enough for all
- * multiprocessors; or where a knob asks for their step. The tile is the one of which all rounds take least. Not in a stage:
- * a kernel of several has as many threads as the largest, and then too few registers for each. */
+/* By whole warpgroups, where these have a product of 16 bits as it lies in memory; or where a knob asks for their step. The tile
+ * is the one of which all rounds take least: small ones reach more multiprocessors. (In bf16 on an H200, with a gelu: 1024 ×
+ * 3072 × 768 by 128 × 192 14.9 µs, by 128 × 128 19, by warps 33; 512 × 1024 × 1024 by 64 × 64 9.5, by 128 × 64 10.6, by warps
+ * 12.8.) Without the copy engine, only where there are tiles for all multiprocessors. Not in a stage: a kernel of several has
+ * as many threads as the largest, and then too few registers for each. */
 static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *out)
 {
     enum { LEAST_STEPS = 4 };
     static const struct {
         int m, n;
-    } tiles[] = {{128, 256}, {128, 128}};
+    } tiles[] = {{128, 256}, {128, 192}, {128, 128}, {128, 64}, {64, 64}};
     const fb_tiled *t = nest->tiled;
     bool machine = t->capability == 9 && nest->clusters, asked = set[FB_KNOB_TILE_K] == WIDE_STEP;
     if (!machine || nest->stage || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round || t->n_phases != 1)
@@ -379,7 +407,7 @@ static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *o
             continue;
         if (!wide_fits(nest, set, &x)) continue;
         x.blocks = fb_gemm_blocks(t, &x);
-        if (!asked && x.blocks < t->units) continue;
+        if (!asked && !x.tma && x.blocks < t->units) continue;
         const fb_wide_tile_work work = fb_gemm_wide_work(nest, &x);
         double cycles = fb_wide_tile_cycles(t->units, &work);
         if (cycles >= best) continue;
@@ -414,6 +442,7 @@ static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out
             return false;
         if (!take_knobs(nest, set, &x, why)) return false;
         settle(nest, set, &x);
+        if (!set[FB_KNOB_SPLIT_K] && !nest->stage) split_few_rows(t, &x);
     }
     for (int p = 0; p < t->n_phases && t->kept; p++) x.kept_bytes += fb_gemm_kept_bytes(nest, &x, p);
     if (t->kept && x.split > 1)

@@ -58,6 +58,8 @@ static void add_divisions(const fb_nest *nest, fb_ix place, const fb_space *of, 
     }
 }
 
+enum { EXP = 12 }; /* instructions of one: see target/special.c */
+
 /* Instructions of an element for them: a window of 11 × 11 took 45 to 60 beyond the others for its three, by seven tiles on
  * an H100, one of 3 × 3 took 62 for three, and one of 3 × 3 × 3 took 40 for five: most of many stay as they are from one
  * element of a thread to its next. Beside tensor cores those of windows were measured alone: 3 × 3 in 16 bits took 112 to
@@ -84,7 +86,7 @@ static double divided_of(const fb_nest *nest, const fb_section *s)
  * the parts of a join it is, all of which are computed. */
 double fb_gemm_instructions(const fb_nest *nest, const fb_section *s)
 {
-    enum { LOAD = 3, SELECT = 2, EXP = 12 }; /* EXP: see target/special.c; tests share most of what they compare */
+    enum { LOAD = 3, SELECT = 2 }; /* tests share most of what they compare */
     double n = 0;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
@@ -267,11 +269,26 @@ static double direct_us(const fb_nest *nest, const fb_gemm_tile *x, const fb_mac
     return clock > 0 ? fb_direct_cycles(nest, x) / clock + beside_us : 0;
 }
 
+/* Instructions of slow functions that become of each of a tile's sums. */
+static double slow_instructions(const fb_nest *nest)
+{
+    double n = 0;
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section *s = &nest->sections[i];
+        for (int v = 0; v < s->n_values; v++)
+            if (s->values[v].kind == FB_VALUE_OP)
+                n += EXP * fb_special_cost(fb_node_computed_as(nest->graph, s->values[v].node), s->values[v].dtype,
+                                           nest->target);
+    }
+    return n;
+}
+
 fb_wide_tile_work fb_gemm_wide_work(const fb_nest *nest, const fb_gemm_tile *x)
 {
     return (fb_wide_tile_work){.blocks = x->tma ? fb_gemm_turns_of(nest, x).all * x->cluster : x->blocks,
                                .tma = x->tma,
                                .lines = x->tma && fb_tile_epilogue_of(nest, NULL, x).vector >= FB_GEMM_TMA_FEW,
+                               .made = slow_instructions(nest),
                                .m = x->m,
                                .n = x->n,
                                .step = x->k,

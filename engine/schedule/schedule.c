@@ -9,6 +9,7 @@
 #include "base/mutate.h"
 #include "schedule/long.h"
 #include "schedule/team.h"
+#include "schedule/windows.h"
 
 #include <string.h>
 
@@ -18,6 +19,7 @@ enum {
     ELEMENT_THREADS = 256,   /* a block where nothing is reduced */
     SEQUENTIAL_THREADS = 64, /* … where each row has one thread */
     EVEN = 64,               /* so many iterations keep any team even */
+    THREADS_AT_ONCE = 2048,  /* of a multiprocessor */
 };
 
 /* ---- accesses that run along a variable ---- */
@@ -320,7 +322,13 @@ static bool is_stepped(const fb_nest *nest, const fb_knobs *knobs, const fb_sect
 
 /* ---- columns ---- */
 
-/* What one pass needs of a row is known without the row, and what it makes of it is a number. */
+/* A number of a row that is loaded as it is: the pass loads it where it takes the row. */
+static bool is_of_row_alone(const fb_value *v)
+{
+    return v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE && !v->n_args;
+}
+
+/* What one pass needs of a row is known without the row, or loaded, and what it makes of it is a number. */
 static bool is_plain_pass(const fb_nest *nest, const fb_section *s)
 {
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1), plain = s->n_passes == 1 && !s->n_data;
@@ -329,7 +337,7 @@ static bool is_plain_pass(const fb_nest *nest, const fb_section *s)
         const fb_value *v = &s->values[i];
         fb_op op = v->kind == FB_VALUE_REDUCE ? nest->graph->nodes[v->node].op : FB_OP_SUM;
         plain = op != FB_OP_ARGMAX && op != FB_OP_ARGMIN && op != FB_OP_RANK && v->kind != FB_VALUE_SCAN;
-        plain = plain && !(needed[i] && v->space == FB_NONE && v->kind != FB_VALUE_CONST);
+        plain = plain && !(needed[i] && v->space == FB_NONE && v->kind != FB_VALUE_CONST && !is_of_row_alone(v));
     }
     for (int i = 0; i < s->n_roots; i++) plain &= s->roots[i].space == FB_NONE || s->roots[i].depth == 0;
     fb_free(needed);
@@ -351,6 +359,28 @@ static int columns_each(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
     if (each < WIDEST) return 1;
     while (each > 1 && fb_space_points(space) < (int64_t)STEPS * x->team * each) each /= 2;
     return each;
+}
+
+/* … of blocks half as large, of which a multiprocessor has four: they leave fewer of them idle at the end. (A vector by two
+ * matrices of 4096 × 11,008 in bf16 on an H200: 344 blocks of 1024 threads 70 µs, of 512 58.) */
+static void halve_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
+{
+    if (x->each == 1 || x->deal != FB_DEAL_COLUMNS || x->team < nest->target->warp) return;
+    if (threads_asked(nest->target, knobs)) return;
+    x->team /= 2;
+    x->threads = nest->target->warp * x->team;
+}
+
+/* Windows of neighbouring rows by the thread that has the first. */
+static void join_windows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
+{
+    static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
+    if (x->deal != FB_DEAL_COLUMNS || x->team != 1 || nest->stage || !is_plain_pass(nest, x->section)) return;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (fb_knob_of(knobs, own[i])) return;
+    x->each = fb_window_rows(nest, x->section, x->rows);
+    x->rows_a_block = (int64_t)x->threads * x->each;
+    x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
 }
 
 /* ---- running sums and products ---- */
@@ -389,19 +419,28 @@ static int64_t launched_of(const fb_knobs *knobs, const fb_section_schedule *x)
     return may && most < x->blocks ? most : x->blocks;
 }
 
-/* Few long columns, only reduced: as many blocks a group of them as keep all multiprocessors busy. (Sums of 65,536 rows
- * of 256 by eight blocks were foreseen as 70 µs, four times what reading them takes.) */
+/* Few long columns, only reduced: as many blocks a group of them as all multiprocessors hold at once, and none more. (Sums of
+ * 65,536 rows of 256 by eight blocks were foreseen as 70 µs, four times what reading them takes. Of 65,536 rows of 1024 in
+ * f32 on an H200: 256 blocks of 1024 threads 75 µs, 288 of them 96. A vector by 11,008 × 4096 in bf16: 128 blocks of 1024
+ * threads 43 µs, 512 of 512 34.) */
 static void share_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
 {
-    enum { LONG = 128, STEPS = 16, SHARING = 2 }; /* steps of a thread, before and after; blocks of a multiprocessor */
+    enum {
+        LONG = 128,
+        STEPS = 16,
+        LONG_OF_SEVERAL = 32,
+        STEPS_OF_SEVERAL = 8
+    }; /* steps of a thread, before and after */
+    const bool several = x->each > 1;
+    const int64_t room = (int64_t)THREADS_AT_ONCE / x->threads * nest->units;
     const int64_t asked = fb_knob_of(knobs, FB_KNOB_PARTS);
     if (x->deal != FB_DEAL_COLUMNS || x->team == 1 || x->scans || nest->stage) return;
     if (!fb_section_only_reduces(x->section)) return;
     int64_t steps = fb_section_longest(x->section) / x->team / x->each, parts = asked;
     if (!asked) {
-        parts = fb_ceil_div(SHARING * nest->units, x->blocks);
-        if (parts > steps / STEPS) parts = steps / STEPS;
-        if (steps < LONG || 2 * x->blocks > nest->units) return;
+        const int64_t most = steps / (several ? STEPS_OF_SEVERAL : STEPS);
+        parts = room / x->blocks < most ? room / x->blocks : most;
+        if (steps < (several ? LONG_OF_SEVERAL : LONG)) return;
     }
     if (parts < 2) return;
     x->parts = (int)parts;
@@ -461,6 +500,8 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     apply_knobs(nest->target, knobs, x);
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
     x->each = columns_each(nest, knobs, x);
+    halve_columns(nest, knobs, x);
+    if (!sequential) join_windows(nest, knobs, x);
     if (!x->scans) fb_schedule_held(nest, knobs, x, arena);
     x->stepped = !x->scans && !x->held && is_stepped(nest, knobs, x);
     if (may && (!x->held || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
@@ -771,14 +812,38 @@ static int turned_by(const fb_nest *nest, const fb_section *s, int across, int64
     return turned;
 }
 
+/* Do the elements of everything turned move by so many, and what is stored as well? */
+static bool squares_move_by(const fb_nest *nest, const fb_section *s, int across, int each)
+{
+    const int last = s->rows.n - 1;
+    bool may = s->rows.extent[last] % each == 0 && s->rows.extent[across] % each == 0;
+    for (int i = 0; i < s->n_values && may; i++) {
+        const fb_value *v = &s->values[i];
+        if (!fb_schedule_turns(nest, s, v, across)) continue;
+        may = size_in(nest, v->node) == 2 && fb_packs(nest, v->node, v->at, s->rows.var[across], each);
+    }
+    for (int i = 0; i < s->n_roots && may; i++) may = fb_packs_root(nest, s, &s->roots[i], s->rows.var[last], each);
+    return may;
+}
+
+/* Is there a square for few elements that are not there? */
+static bool fills_squares(int64_t wide, int64_t high, int side)
+{
+    enum { IDLE = 4 }; /* of so many elements one may not be there */
+    int64_t squares = fb_ceil_div(wide, side) * fb_ceil_div(high, side);
+    return squares * side * side <= wide * high + wide * high / IDLE;
+}
+
 /* What is loaded across the order of what is stored moves a sector for each element; by squares both sides move whole ones.
  * (On an H200, 32 × 512 × 512 elements and as many turned, added: 40 µs element by element, 24.6 at copy speed; 256 × 128 × 96
- * and 16 × 56 × 56 × 64 with their last dimension first or second, which the cache has: 22 and 8.5, 4.6 both.) */
+ * and 16 × 56 × 56 × 64 with their last dimension first or second, which the cache has: 22 and 8.5, 4.6 both.) Elements of 16
+ * bits by fours: one by one, a warp asks for too little at a time (64 × 512 × 768, the last two turned: 59 µs, 29 by fours, 33
+ * by pairs or eights). */
 static bool deal_squares(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
 {
     enum {
-        MOST = 4,        /* loads */
-        IDLE = 4,        /* of so many squares' elements one may not be there */
+        MOST = 4, /* loads */
+        FOUR = 4,
         LEAST = 1 << 20, /* bytes that are turned */
     };
     static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
@@ -794,12 +859,12 @@ static bool deal_squares(const fb_nest *nest, const fb_knobs *knobs, fb_section_
     if (across == FB_NONE) return false;
     const int turned = turned_by(nest, s, across, &bytes);
     int64_t wide = s->rows.extent[last], high = s->rows.extent[across];
-    int64_t squares = fb_ceil_div(wide, FB_SQUARE) * fb_ceil_div(high, FB_SQUARE);
-    bool whole = squares * FB_SQUARE * FB_SQUARE <= wide * high + wide * high / IDLE;
-    if (bytes < LEAST || turned > MOST || !whole) return false;
+    if (bytes < LEAST || turned > MOST || !fills_squares(wide, high, FB_SQUARE)) return false;
     x->deal = FB_DEAL_SQUARES;
     x->across = across;
-    x->blocks = x->rows / (wide * high) * squares;
+    x->each = fills_squares(wide, high, 2 * FB_SQUARE) && squares_move_by(nest, s, across, FOUR) ? FOUR : 1;
+    const int side = fb_schedule_side(x);
+    x->blocks = x->rows / (wide * high) * fb_ceil_div(wide, side) * fb_ceil_div(high, side);
     return true;
 }
 
@@ -853,6 +918,44 @@ bool fb_schedule_halves(const fb_nest *nest)
 {
     enum { FEW = 4 };
     return nest->n_sections > FEW;
+}
+
+static bool loads(const fb_section *s, fb_id storage)
+{
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_LOAD && s->values[i].node == storage) return true;
+    return false;
+}
+
+/* Does every section read something that the cache does not hold until the next one comes to it? */
+static bool share_large(const fb_nest *nest)
+{
+    const fb_section *first = &nest->sections[0];
+    for (int i = 0; i < first->n_values; i++) {
+        const fb_value *v = &first->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->node < 0) continue;
+        bool all = fb_node_bytes(nest->graph, v->node) > nest->cache_bytes / 2;
+        for (int k = 1; k < nest->n_sections && all; k++) all = loads(&nest->sections[k], v->node);
+        if (all) return true;
+    }
+    return false;
+}
+
+/* Halves that are put side by side and both made of all of a tensor (rotary embeddings) would each read it from memory.
+ * (128 × 2048 × 128 in bf16 on an H200: 46 µs one half after the other, 34 in turn.) */
+bool fb_schedule_in_turn(const fb_nest *nest, const fb_knobs *knobs)
+{
+    if (nest->n_sections < 2 || fb_schedule_halves(nest) || nest->stage || !share_large(nest)) return false;
+    fb_arena *arena = fb_arena_new();
+    int64_t blocks = 0;
+    bool alike = true;
+    for (int i = 0; i < nest->n_sections && alike; i++) {
+        const fb_section_schedule x = fb_schedule_section(nest, knobs, &nest->sections[i], arena);
+        alike = x.deal == FB_DEAL_ELEMENTS && x.launched == x.blocks && (i == 0 || x.blocks == blocks);
+        blocks = x.blocks;
+    }
+    fb_arena_free(arena);
+    return alike;
 }
 
 bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target)

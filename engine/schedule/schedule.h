@@ -75,7 +75,12 @@ double fb_schedule_ranked_flops(const fb_nest *nest);
 /* Of a section of the nest; what it points to is in `arena`. */
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
                                         fb_arena *arena);
-enum { FB_SQUARE = 32 }; /* elements along either side of a square */
+enum { FB_SQUARE = 32 };
+/* Elements along either side of a square: twice as many where they move by a few. */
+static inline int fb_schedule_side(const fb_section_schedule *x)
+{
+    return x->each > 1 ? 2 * FB_SQUARE : FB_SQUARE;
+}
 /* The variable along which a load is read and lies apart, while its neighbours along row variable `across` lie side by side:
  * it is turned, over these two. `step`: elements from one to the next. Without passes it is the last variable of the rows,
  * else the pass's own; FB_NONE: it is not turned. */
@@ -93,6 +98,8 @@ bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target);
 int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs);
 /* Does a block find its section by halves? Of a few it asks for each whether it is the one. */
 bool fb_schedule_halves(const fb_nest *nest);
+/* Do blocks of all sections take turns, one of each? Else those of a section stand one behind the other. */
+bool fb_schedule_in_turn(const fb_nest *nest, const fb_knobs *knobs);
 
 /* Lanes of a warp that share a row of a tile, which is on chip; 1: one of them goes through it in order. `all`: the tile
  * has no row too many, so that lanes of other rows may come along. */

@@ -13,6 +13,7 @@
 #include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
+#include "schedule/windows.h"
 #include "target/special.h"
 
 #include <math.h>
@@ -149,6 +150,28 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, const
         w->chain += groups || singles ? WAIT : 0;
     else if (divides)
         w->chain += steps * L2 * ((groups ? 1 : 0) + (singles ? vector : 0));
+}
+
+/* A thread's windows, written out: each element that they share is loaded once, and all are sent for before one is used. */
+static work of_windows(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
+{
+    const double each = x->each, steps = (double)fb_space_points(&s->spaces[s->passes[0].space]) * each;
+    const double loads = fb_window_loads(nest, s, x->each), all = fb_window_loads(nest, s, 1) * each;
+    work w = {.threads = x->threads, .blocks = (double)x->blocks};
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
+    fb_section_needed(s, 0, needed);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        const bool load = v->kind == FB_VALUE_LOAD;
+        if (v->space == FB_NONE)
+            add_value(nest, v, 1, x->each, false, &w);
+        else if (needed[i])
+            add_value(nest, v, load ? steps * loads / all : steps, 1, load, &w);
+        if (load && needed[i]) w.instructions += steps * loads / all * converts(v->dtype);
+    }
+    w.chain += WAIT * fmax(loads / BARRIERS / 4, 1);
+    fb_free(needed);
+    return w;
 }
 
 static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
@@ -482,8 +505,9 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
              : s->scatter               ? of_scatter(nest, s, &x)
              : x.cut                    ? of_long(nest, &x)
              : x.deal == FB_DEAL_RANKED ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
-             : s->n_passes ? of_rows(nest, knobs, s, &x)
-                                        : of_elements(nest, knobs, s, &x, cache_bytes);
+             : x.deal == FB_DEAL_COLUMNS && x.team == 1 && x.each > 1 ? of_windows(nest, s, &x)
+             : s->n_passes                                            ? of_rows(nest, knobs, s, &x)
+                                                                      : of_elements(nest, knobs, s, &x, cache_bytes);
     if (!s->scatter && !sorted && !atomics) share_blocks(&x, &w);
     fb_arena_free(arena);
     return w;

@@ -63,6 +63,7 @@ typedef struct {
     bool a_lines, b_lines; /* operands of which 128 bytes lie in one line of the cache */
     bool tma;              /* the copy engine brings them all the same, to blocks that stay … */
     bool lines;            /* … and store eight neighbours at once */
+    double made;           /* instructions of slow functions that an element takes */
     double steps;
     int stages, usual; /* as above */
 } fb_wide_tile_work;

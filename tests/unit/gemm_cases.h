@@ -358,6 +358,17 @@ static inline void case_wide_uneven(fb_graph *g, fb_dtype d)
     out(g, OP1(RELU, MATMUL(rows, w)));
 }
 
+/* Knobs of a tile by whole warpgroups. */
+#define TILE(M, N)                                                                                                     \
+    {FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_M, M},                                                                         \
+    {                                                                                                                  \
+        FB_KNOB_TILE_N, N                                                                                              \
+    }
+#define WIDE(M, N)                                                                                                     \
+    {                                                                                                                  \
+        TILE(M, N)                                                                                                     \
+    }
+
 static const struct gemm_case {
     const char *name;
     void (*build)(fb_graph *g, fb_dtype d);
@@ -365,7 +376,7 @@ static const struct gemm_case {
     struct {
         fb_knob knob;
         int64_t value;
-    } knobs[2]; /* value 0: none */
+    } knobs[4]; /* value 0: none */
     int units;  /* multiprocessors; 0: a device's */
 } gemm_cases[] = {
     {"plain f32", case_plain, FB_F32, {}, 0},
@@ -414,22 +425,28 @@ static const struct gemm_case {
     {"kept f16", case_kept, FB_F16, {}, 0},
     {"pairs f32", case_pairs, FB_F32, {}, 0},
     {"head f16", case_head, FB_F16, {}, 0},
-    {"wide bf16", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 0},
-    {"wide f16, two stages", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_STAGES, 2}}, 0},
-    {"wide f16, narrow", case_wide, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_N, 128}}, 0},
-    {"wide turned bf16", case_wide_turned, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 0},
-    {"wide batched f16", case_wide_batched, FB_F16, {{FB_KNOB_TILE_K, 64}}, 0},
-    {"wide gated bf16", case_wide_gated, FB_BF16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_TILE_M, 128}}, 0},
-    {"wide bf16, a block for all tiles", case_wide, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 1},
-    {"wide batched f16, two blocks", case_wide_batched, FB_F16, {{FB_KNOB_TILE_K, 64}}, 2},
-    {"wide f16, a pair for all tiles", case_wide_deep, FB_F16, {{FB_KNOB_TILE_K, 64}}, 2},
-    {"wide gated bf16, a pair", case_wide_gated_deep, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 2},
-    {"wide bf16, pairs, one of them single", case_wide_single, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 4},
-    {"wide f16, shared rows", case_wide_shared, FB_F16, {{FB_KNOB_TILE_K, 64}}, 2},
-    {"wide f16, two columns at once", case_wide_twos, FB_F16, {{FB_KNOB_TILE_K, 64}}, 0},
-    {"wide bf16, four columns at once", case_wide_fours, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 0},
-    {"wide bf16, one column at once", case_wide_ones, FB_BF16, {{FB_KNOB_TILE_K, 64}}, 0},
-    {"wide uneven f16", case_wide_uneven, FB_F16, {{FB_KNOB_TILE_K, 64}}, 0},
+    {"wide bf16", case_wide, FB_BF16, WIDE(128, 256), 0},
+    {"wide f16, two stages", case_wide, FB_F16, {TILE(128, 256), {FB_KNOB_STAGES, 2}}, 0},
+    {"wide f16, narrow", case_wide, FB_F16, WIDE(128, 128), 0},
+    {"wide turned bf16", case_wide_turned, FB_BF16, WIDE(128, 256), 0},
+    {"wide batched f16", case_wide_batched, FB_F16, WIDE(128, 256), 0},
+    {"wide gated bf16", case_wide_gated, FB_BF16, WIDE(128, 256), 0},
+    {"wide bf16, a block for all tiles", case_wide, FB_BF16, WIDE(128, 256), 1},
+    {"wide batched f16, two blocks", case_wide_batched, FB_F16, WIDE(128, 256), 2},
+    {"wide f16, a pair for all tiles", case_wide_deep, FB_F16, WIDE(128, 256), 2},
+    {"wide gated bf16, a pair", case_wide_gated_deep, FB_BF16, WIDE(128, 256), 2},
+    {"wide bf16, pairs, one of them single", case_wide_single, FB_BF16, WIDE(128, 256), 4},
+    {"wide f16, shared rows", case_wide_shared, FB_F16, WIDE(128, 256), 2},
+    {"wide f16, two columns at once", case_wide_twos, FB_F16, WIDE(128, 256), 0},
+    {"wide bf16, four columns at once", case_wide_fours, FB_BF16, WIDE(128, 256), 0},
+    {"wide bf16, one column at once", case_wide_ones, FB_BF16, WIDE(128, 256), 0},
+    {"wide uneven f16", case_wide_uneven, FB_F16, WIDE(128, 256), 0},
+    {"wide bf16, 192 columns", case_wide, FB_BF16, WIDE(128, 192), 0},
+    {"wide turned f16, 192 columns", case_wide_turned, FB_F16, WIDE(128, 192), 1},
+    {"wide batched bf16, 64 columns", case_wide_batched, FB_BF16, WIDE(128, 64), 0},
+    {"wide f16, 64 rows", case_wide, FB_F16, WIDE(64, 64), 1},
+    {"wide bf16, 64 rows, one column at once", case_wide_ones, FB_BF16, WIDE(64, 64), 2},
+    {"wide f16, two products of 64 columns", case_wide_gated, FB_F16, WIDE(128, 128), 0},
 };
 enum { GEMM_CASES = sizeof gemm_cases / sizeof *gemm_cases };
 
@@ -467,7 +484,7 @@ static inline fb_plan *gemm_plan(fb_planner *p, const struct gemm_case *c)
     }
     if (plan && nodes.n > 1)
         plan = try_edit(plan, &(fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = nodes.n, .nodes = nodes.at}, &v);
-    for (int i = 0; i < 2 && plan && c->knobs[i].value; i++)
+    for (size_t i = 0; i < sizeof c->knobs / sizeof *c->knobs && plan && c->knobs[i].value; i++)
         plan = try_edit(
             plan,
             &(fb_edit){

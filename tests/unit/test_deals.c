@@ -118,6 +118,49 @@ static fb_graph *down(fb_op op, int64_t high, int64_t wide, fb_dtype dtype, bool
     return finished(g, add_node(g, op, "down", &of, 1, &x), FB_NONE);
 }
 
+/* Squares of what is less than a row of its own, added up along the first dimension. */
+static fb_graph *spread_down(int64_t high, int64_t wide, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("spread");
+    fb_attrs of = {.n_axes = 1, .axes = {0}};
+    fb_id less[] = {values(g, DIMS(high, wide), dtype), source(g, FB_OP_INPUT, "middle", DIMS(wide), dtype)};
+    fb_id sub = add_node(g, FB_OP_SUB, "sub", NULL, 2, less), twice[] = {sub, sub};
+    fb_id square = add_node(g, FB_OP_MUL, "square", NULL, 2, twice);
+    return finished(g, add_node(g, FB_OP_MEAN, "spread", &of, 1, &square), FB_NONE);
+}
+
+/* What becomes of windows of `side` × `side` of each channel, with zeros around: `op` of them, times weights if it is a sum. */
+static fb_graph *windows_made(fb_op op, int64_t channels, int64_t high, int64_t wide, int64_t side, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("windows");
+    fb_attrs around = {.before = {0, side / 2, side / 2}, .after = {0, side / 2, side / 2}};
+    fb_attrs down = {.dim = 1, .stop = side, .step = 1}, across = {.dim = 2, .stop = side, .step = 1};
+    fb_attrs of = {.n_axes = 2, .axes = {3, 4}};
+    fb_id x = values(g, DIMS(channels, high, wide), dtype);
+    x = add_node(g, FB_OP_PAD, NULL, &around, 1, &x);
+    x = add_node(g, FB_OP_UNFOLD, NULL, &down, 1, &x);
+    x = add_node(g, FB_OP_UNFOLD, NULL, &across, 1, &x);
+    fb_id w = view(g, source(g, FB_OP_PARAM, "w", DIMS(channels, side, side), dtype), DIMS(channels, 1, 1, side, side));
+    if (op == FB_OP_SUM) x = add_node(g, FB_OP_MUL, "mul", NULL, 2, (fb_id[]){x, w});
+    x = add_node(g, op, "window", &of, 1, &x);
+    fb_id b = view(g, source(g, FB_OP_PARAM, "b", DIMS(channels), dtype), DIMS(channels, 1, 1));
+    return finished(g, node1(g, FB_OP_RELU, "relu", add_node(g, FB_OP_ADD, "add", NULL, 2, (fb_id[]){x, b})), FB_NONE);
+}
+
+/* x, and beside it its halves the other way round, the first of them negative; each times something. */
+static fb_graph *rotated(int64_t lines, int64_t wide, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("rotated");
+    fb_id x = values(g, DIMS(lines, wide), dtype), c = source(g, FB_OP_INPUT, "c", DIMS(wide), dtype),
+          s = source(g, FB_OP_INPUT, "s", DIMS(wide), dtype);
+    fb_attrs along = {.dim = 1};
+    fb_id halves[] = {node1(g, FB_OP_NEG, "neg", slice(g, x, 1, wide / 2, wide)), slice(g, x, 1, 0, wide / 2)};
+    fb_id turned = add_node(g, FB_OP_CAT, "cat", &along, 2, halves);
+    fb_id both[] = {add_node(g, FB_OP_MUL, "straight", NULL, 2, (fb_id[]){x, c}),
+                    add_node(g, FB_OP_MUL, "crossed", NULL, 2, (fb_id[]){turned, s})};
+    return finished(g, add_node(g, FB_OP_ADD, "rotated", NULL, 2, both), FB_NONE);
+}
+
 /* Running values along rows. */
 static fb_graph *along(fb_op op, int64_t rows, int64_t wide, fb_dtype dtype)
 {
@@ -149,13 +192,15 @@ static fb_plan *together(fb_plan *plan, const fb_graph *g)
     return next;
 }
 
-/* `max` with the knob, where it is not 0; on a GPU with a cache of no more than that, where it is not 0. */
-static fb_plan *plan_of(fb_graph *g, fb_planner **planner, fb_knob knob, int64_t value, int64_t cache_bytes)
+/* `max` with the knob, where it is not 0; on a GPU with a cache of no more than that and so many multiprocessors, where they are
+ * not 0. */
+static fb_plan *plan_of(fb_graph *g, fb_planner **planner, fb_knob knob, int64_t value, int64_t cache_bytes, int units)
 {
     fb_machine m;
     fb_error err = {0};
     fb_machine_default(&m, FB_DEVICE_CUDA);
     if (cache_bytes) m.cache_bytes = cache_bytes;
+    if (units) m.units = units;
     if (knob == FB_KNOB_ATOMICS) m.units = 4; /* all blocks meet, so all are emulated at once */
     *planner = fb_planner_new(g, &m);
     fb_plan *plan = fb_preset_find("max")->make(*planner, &err), *next = NULL;
@@ -183,8 +228,9 @@ typedef struct {
     bool otherwise; /* it is not, and has no such text */
 } dealt;
 
-/* Lowers all, which are freed, looks at how they are dealt, and runs them; with FB_TURN (turn.h) a third. */
-static void expect_dealt(int n, const dealt *cases)
+/* Lowers all for a GPU of so many multiprocessors (0: as many as usual), which are freed, looks at how they are dealt, and runs
+ * them; with FB_TURN (turn.h) a third. */
+static void expect_dealt_on(int units, int n, const dealt *cases)
 {
     enum { MOST = 16 };
     unit u = {0};
@@ -198,7 +244,7 @@ static void expect_dealt(int n, const dealt *cases)
     for (int i = 0; i < n; i++) {
         fb_error err;
         fb_planner *planner;
-        fb_plan *plan = plan_of(cases[i].g, &planner, cases[i].knob, cases[i].value, cases[i].cache);
+        fb_plan *plan = plan_of(cases[i].g, &planner, cases[i].knob, cases[i].value, cases[i].cache, units);
         assert_int_equal(fb_plan_groups(plan), 1);
         programs[i] = fb_lower(plan, &fb_target_cuda, &err);
         if (!programs[i]) fail_msg("%s", err.text);
@@ -216,6 +262,11 @@ static void expect_dealt(int n, const dealt *cases)
         fb_graph_free(cases[i].g);
     }
     unit_free(&u);
+}
+
+static void expect_dealt(int n, const dealt *cases)
+{
+    expect_dealt_on(0, n, cases);
 }
 
 static void test_many_elements(void **state)
@@ -236,16 +287,19 @@ static void test_many_elements(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
-/* Whole squares, ragged ones, a matrix; not little, nor what is asked for element by element. */
+/* Whole squares, ragged ones, a matrix; by fours or one by one; not little, nor what is asked for element by element. */
 static void squares_are_turned(void **state)
 {
     (void)state;
-    static const char square[] = "[32][33]";
+    static const char square[] = "[32][33]", by_fours[] = "[64][66]";
     const dealt cases[] = {
         {turned(2, 416, 384, FB_F32), square, FB_KNOB_ROWS, 0, 0, false},
         {turned(3, 309, 479, FB_F32), square, FB_KNOB_ROWS, 0, 0, false},
         {turned(1, 1023, 703, FB_F16), square, FB_KNOB_ROWS, 0, 0, false},
-        {turned(64, 65, 64, FB_F64), square, FB_KNOB_ROWS, 0, 0, true}, /* a third is not there */
+        {turned(4, 416, 384, FB_BF16), by_fours, FB_KNOB_ROWS, 0, 0, false},
+        {turned(4, 332, 476, FB_F16), by_fours, FB_KNOB_ROWS, 0, 0, false},
+        {turned(64, 96, 96, FB_F16), square, FB_KNOB_ROWS, 0, 0, false}, /* of the larger squares half is not there */
+        {turned(64, 65, 64, FB_F64), square, FB_KNOB_ROWS, 0, 0, true},  /* a third is not there */
         {turned(2, 416, 384, FB_F32), square, FB_KNOB_ROWS, 1, 0, true},
         {turned(2, 64, 96, FB_F32), square, FB_KNOB_ROWS, 0, 0, true},
     };
@@ -311,6 +365,53 @@ static void columns_have_parts(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
+/* As many blocks as there is room for at once, of half as many threads where these move eight; what is loaded of a row by
+ * itself. */
+static void columns_fill_the_device(void **state)
+{
+    (void)state;
+    const dealt cases[] = {
+        {down(FB_OP_SUM, 9000, 96, FB_F32, false), "blockIdx.x / 2, fb_part", FB_KNOB_PARTS, 0, 0, false},
+        {down(FB_OP_SUM, 9001, 96, FB_BF16, false), "blockIdx.x / 5, fb_part", FB_KNOB_PARTS, 0, 0, false},
+        {spread_down(9001, 96, FB_F16), "fb_columns_each<fb_plus, 16>", FB_KNOB_PARTS, 0, 0, false},
+        {spread_down(5000, 1024, FB_BF16), "fb_part", FB_KNOB_PARTS, 0, 0, true},
+    };
+    expect_dealt_on(4, sizeof cases / sizeof *cases, cases);
+}
+
+/* Windows of four neighbours and of two, with what is around them and without, of several channels; not where neighbours
+ * are odd, where there are few rows, or where the text would be long. */
+static void windows_are_joined(void **state)
+{
+    (void)state;
+    static const char four[] = "fb_each_window[4]", two[] = "fb_each_window[2]";
+    const dealt cases[] = {
+        {windows_made(FB_OP_SUM, 5, 61, 60, 3, FB_F32), four, FB_KNOB_PARTS, 0, 0, false},
+        {windows_made(FB_OP_SUM, 5, 61, 58, 3, FB_BF16), two, FB_KNOB_PARTS, 0, 0, false},
+        {windows_made(FB_OP_MEAN, 5, 61, 60, 3, FB_F16), four, FB_KNOB_PARTS, 0, 0, false},
+        {windows_made(FB_OP_AMAX, 10, 61, 60, 5, FB_F32), four, FB_KNOB_PARTS, 0, 0, false},
+        {windows_made(FB_OP_SUM, 10, 61, 60, 7, FB_F64), four, FB_KNOB_PARTS, 0, 0, false},
+        {windows_made(FB_OP_SUM, 5, 61, 59, 3, FB_F32), "fb_each_", FB_KNOB_PARTS, 0, 0, true},
+        {windows_made(FB_OP_SUM, 2, 61, 60, 3, FB_F32), "fb_each_", FB_KNOB_PARTS, 0, 0, true},
+        {windows_made(FB_OP_AMAX, 10, 61, 60, 9, FB_F32), "fb_each_", FB_KNOB_PARTS, 0, 0, true},
+    };
+    expect_dealt_on(4, sizeof cases / sizeof *cases, cases);
+}
+
+/* Halves that are both made of what the cache does not hold. */
+static void halves_take_turns(void **state)
+{
+    (void)state;
+    static const char turn[] = "blockIdx.x % 2 == 1";
+    const dealt cases[] = {
+        {rotated(300, 128, FB_F32), turn, FB_KNOB_ROWS, 0, 1 << 16, false},
+        {rotated(301, 126, FB_BF16), turn, FB_KNOB_ROWS, 0, 1 << 16, false},
+        {rotated(300, 128, FB_F32), turn, FB_KNOB_ROWS, 0, 0, true},
+        {rotated(300, 128, FB_F32), turn, FB_KNOB_GRID, 5, 1 << 16, true},
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
 /* Steps that are no multiple of the parts, parts without a step, several rows, products. */
 static void a_row_of_running_values_has_parts(void **state)
 {
@@ -362,10 +463,16 @@ static void rows_are_sorted_by_teams(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_elements),      cmocka_unit_test(squares_are_turned),
-        cmocka_unit_test(an_index_is_shared),      cmocka_unit_test(points_are_added_in_any_order),
-        cmocka_unit_test(columns_have_parts),      cmocka_unit_test(a_row_of_running_values_has_parts),
-        cmocka_unit_test(first_places_are_listed), cmocka_unit_test(rows_are_sorted_by_teams)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements),
+                                       cmocka_unit_test(squares_are_turned),
+                                       cmocka_unit_test(an_index_is_shared),
+                                       cmocka_unit_test(points_are_added_in_any_order),
+                                       cmocka_unit_test(columns_fill_the_device),
+                                       cmocka_unit_test(windows_are_joined),
+                                       cmocka_unit_test(halves_take_turns),
+                                       cmocka_unit_test(columns_have_parts),
+                                       cmocka_unit_test(a_row_of_running_values_has_parts),
+                                       cmocka_unit_test(first_places_are_listed),
+                                       cmocka_unit_test(rows_are_sorted_by_teams)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }

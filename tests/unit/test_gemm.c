@@ -287,19 +287,23 @@ static void test_max_weighs(void **state)
     assert_int_not_equal(family_of_layers(FB_F32, 1024), FB_FAMILY_CHAIN);
 }
 
-/* Whole warpgroups multiply where the device can and tiles keep it busy: not a short k, not few rows, no operand that is
- * made or whose lines begin anywhere, and in halves alone. */
+/* Whole warpgroups multiply where the device can, by tiles that reach its multiprocessors: not a short k, not few rows, no
+ * operand that is made or whose lines begin anywhere, and in halves alone. */
 static void test_warpgroups_multiply(void **state)
 {
     (void)state;
     static const struct {
         int64_t rows, k, columns;
         fb_dtype dtype;
-        int capability, n; /* columns of a tile; 0: the other way */
+        int capability, m, n; /* rows and columns of a tile; 0: the other way */
     } cases[] = {
-        {4096, 4096, 4096, FB_BF16, 9, 256}, {4096, 4096, 4096, FB_BF16, 8, 0}, {4096, 4096, 4096, FB_F32, 9, 0},
-        {2048, 512, 2048, FB_F16, 9, 128},   {1024, 512, 1024, FB_F16, 9, 0},   {8192, 128, 8192, FB_F16, 9, 0},
-        {4096, 1000, 4104, FB_F16, 9, 256},  {4096, 1000, 4100, FB_F16, 9, 0},  {4096, 1001, 4096, FB_F16, 9, 0},
+        {4096, 4096, 4096, FB_BF16, 9, 128, 256}, {4096, 4096, 4096, FB_BF16, 8, 0, 0},
+        {4096, 4096, 4096, FB_F32, 9, 0, 0},      {2048, 512, 2048, FB_F16, 9, 128, 256},
+        {1024, 768, 3072, FB_BF16, 9, 128, 192},  {1024, 768, 768, FB_BF16, 9, 128, 64},
+        {512, 1024, 1024, FB_F16, 9, 64, 64},     {2048, 768, 768, FB_F16, 9, 128, 128},
+        {127, 1024, 1024, FB_F16, 9, 0, 0},       {8192, 128, 8192, FB_F16, 9, 0, 0},
+        {4096, 1000, 4104, FB_F16, 9, 128, 128},  {4096, 1000, 4100, FB_F16, 9, 0, 0},
+        {4096, 1001, 4096, FB_F16, 9, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fb_graph *g = fb_graph_new("product");
@@ -313,7 +317,7 @@ static void test_warpgroups_multiply(void **state)
         fb_plan *plan = gemm_plan(planner, &(struct gemm_case){.name = "product"});
         const fb_group *group = fb_plan_group(plan, 0);
         const fb_gemm_tile t = fb_gemm_tile_had(group->nest, &group->knobs);
-        if (t.wide != (cases[i].n > 0) || (t.wide && t.n != cases[i].n))
+        if (t.wide != (cases[i].n > 0) || (t.wide && (t.m != cases[i].m || t.n != cases[i].n)))
             fail_msg("case %zu: %d, a tile of %d × %d", i, t.wide, t.m, t.n);
         fb_plan_free(plan);
         fb_planner_free(planner);

@@ -252,6 +252,15 @@ static fb_graph *columns_each(void)
     return with_output(g, reduced(g, FB_OP_MEAN, 0, y));
 }
 
+/* A matrix of 16 bits turned, by squares whose elements move by fours. */
+static fb_graph *turned_by_fours(void)
+{
+    fb_graph *g = fb_graph_new("turned");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(832, 640), FB_F16);
+    return with_output(g, NODE(g, FB_OP_NEG, "neg", NULL,
+                               NODE(g, FB_OP_PERMUTE, NULL, &((fb_attrs){.n_axes = 2, .axes = {1, 0}}), x)));
+}
+
 /* Products of which whole rows are needed, two blocks a multiprocessor. */
 static fb_graph *whole_rows(void)
 {
@@ -484,7 +493,7 @@ static const struct {
     {"rows updated in place", updated, "fb_sorted<256, 21, 4, false, ", 0, 0, 0},
     {"attention by warpgroups", attended, "fb_attention<", 0, 0, 0},
     {"rank", ranked, "fb_ranked_row<128, 128, 512, 0>", 0, 0, 0},
-    {"columns, several at once", columns_each, "fb_columns_each<fb_plus, 32>", 0, 0, 0},
+    {"columns, several at once", columns_each, "fb_columns_each<fb_plus, 16>", 0, 0, 0},
     {"whole rows, two blocks", whole_rows, "__launch_bounds__(512, 2)", 0, 2, 0},
     {"stored as it is read", stored_as_read, "fb_gemm<", 0, 0, 0},
     {"product in a cluster's parts", gradient, "combine_near<", 0, 0, 0},
@@ -498,6 +507,7 @@ static const struct {
     {"product by warpgroups", wide_product, "fb_gemm_wide<", 0, 0, 0},
     {"product by tensor maps", paired_product, "fb_gemm_tma<", 0, 2, 0},
     {"product by tensor maps, in parts", paired_product_by_parts, "fb_tile::each<1>(", 0, 2, 0},
+    {"squares by fours", turned_by_fours, "[64][66]", 0, 0, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -612,6 +622,7 @@ static const struct {
     {28, "fb_pack<float, 2>{sums[i], sums[i + 1]});", "fb_meet<THREADS>();"},
     {29, "if (s > first) done(c, s - 1);", "fb_wide_wait<0>();"},
     {30, "row = threadIdx.x / 32 * 16 + (lane >> 2);", "__syncwarp();"},
+    {31, "turned_x_2[j - along][i - across] = ", "fb_meet<256>();"},
     {30, "sums_of[(s * STRIP + part * PART) / 2 + i + 1]});", "__syncwarp();"},
 };
 

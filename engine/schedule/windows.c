@@ -1,0 +1,89 @@
+/* Windows of neighbouring rows that lie over each other: a thread takes a few rows, and loads what their windows share once.
+ * Where a window's point and a neighbour are numbers, the same element has the same index, so that it is found by comparing
+ * these.
+ *
+ * requires  a section of which each row is one thread's
+ * provides  how many rows that is, the index of an element in it, and how many loads are left
+ */
+#include "schedule/windows.h"
+
+#include "base/mem.h"
+
+enum {
+    MOST_POINTS = 64, /* of a window */
+    MOST_TEXT = 256,  /* points times rows, which are written out */
+    ROWS = 4,         /* at most */
+    THREADS = 1024,   /* of a multiprocessor, that are left at least */
+    SHARED = 3,
+    OF = 4, /* of so many loads, so many are left at most */
+};
+
+fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix first, fb_window_place at, fb_ix index)
+{
+    const fb_space *along = &s->spaces[space];
+    int64_t point = at.point;
+    for (int d = along->n - 1; d >= 0; d--) {
+        index = fb_ix_substitute(pool, index, along->var[d], fb_ix_const(pool, point % along->extent[d]));
+        point /= along->extent[d];
+    }
+    fb_ix own = fb_ix_add(pool, first, fb_ix_const(pool, at.neighbour));
+    return fb_ix_substitute(pool, index, s->rows.var[s->rows.n - 1], own);
+}
+
+/* Different elements that a load of the pass's space is of. */
+static int64_t elements_of(const fb_nest *nest, const fb_section *s, const fb_value *v, int rows)
+{
+    const int64_t points = fb_space_points(&s->spaces[v->space]);
+    const fb_ix first = s->rows.var[s->rows.n - 1];
+    fb_ix seen[MOST_TEXT];
+    int64_t n = 0;
+    for (int64_t p = 0; p < points; p++)
+        for (int r = 0; r < rows; r++) {
+            const fb_ix at = fb_window_index(nest->pool, s, v->space, first, (fb_window_place){p, r}, v->at);
+            int64_t k = 0;
+            while (k < n && seen[k] != at) k++;
+            if (k == n) seen[n++] = at;
+        }
+    return n;
+}
+
+static bool is_loaded(const fb_section *s, const bool *needed, int v)
+{
+    return needed[v] && s->values[v].kind == FB_VALUE_LOAD && s->values[v].space == s->passes[0].space;
+}
+
+double fb_window_loads(const fb_nest *nest, const fb_section *s, int rows)
+{
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
+    double loads = 0;
+    fb_section_needed(s, 0, needed);
+    for (int i = 0; i < s->n_values; i++)
+        if (is_loaded(s, needed, i)) loads += (double)elements_of(nest, s, &s->values[i], rows);
+    fb_free(needed);
+    return loads;
+}
+
+/* Sums of each row that follow from its own number, of elements at places that no memory names. */
+static bool are_plain(const fb_section *s)
+{
+    const uint32_t last = 1u << (s->rows.n - 1);
+    bool plain = s->members == 1 && !s->n_data && !s->scatter;
+    for (int i = 0; i < s->n_values && plain; i++) {
+        const fb_value *v = &s->values[i];
+        plain = v->table == FB_NONE && (v->kind != FB_VALUE_REDUCE || v->rows & last);
+    }
+    return plain;
+}
+
+int fb_window_rows(const fb_nest *nest, const fb_section *s, int64_t rows)
+{
+    if (s->rows.n == 0 || s->n_passes != 1 || !are_plain(s)) return 1;
+    const int64_t points = fb_space_points(&s->spaces[s->passes[0].space]), extent = s->rows.extent[s->rows.n - 1];
+    if (points < 2 || points > MOST_POINTS) return 1;
+    for (int each = ROWS; each > 1; each /= 2) {
+        if (extent % each || points * each > MOST_TEXT || rows / each < (int64_t)nest->units * THREADS) continue;
+        const double all = fb_window_loads(nest, s, 1) * each;
+        if (fb_window_loads(nest, s, each) * OF <= all * SHARED) return each;
+    }
+    return 1;
+}

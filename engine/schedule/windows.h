@@ -1,0 +1,22 @@
+/* Rows whose windows lie over each other, a few of which a thread takes. */
+#ifndef FB_SCHEDULE_WINDOWS_H
+#define FB_SCHEDULE_WINDOWS_H
+
+#include "nest/nest.h"
+#include "nest/parts.h"
+
+/* A point of the window, and which of the neighbouring rows it is in. */
+typedef struct {
+    int64_t point;
+    int neighbour;
+} fb_window_place;
+
+/* Of a section of `rows` rows with one pass, neighbours that a thread takes; 1: it pays for none. */
+int fb_window_rows(const fb_nest *nest, const fb_section *s, int64_t rows);
+/* An index at that place, `first` being the first neighbour's last row variable. */
+fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix first, fb_window_place at,
+                      fb_ix index);
+/* Loads of the pass for so many rows, each element counted once. */
+double fb_window_loads(const fb_nest *nest, const fb_section *s, int rows);
+
+#endif
