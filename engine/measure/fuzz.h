@@ -31,7 +31,8 @@ fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err);
 fb_graph *fb_fuzz_graph_of(uint64_t seed, int number, fb_error *err);
 
 /* The machine that plans of a seed are made for: of a host, another number of cores and other caches, so that schedules
- * for large machines are tried on small ones, and a seed means the same on both. Programs run on any. */
+ * for large machines are tried on small ones, and a seed means the same on both; of a GPU, as it is or with fewer
+ * multiprocessors or less of a cache, so that small tensors are dealt as large ones are. Programs run on any. */
 fb_machine fb_fuzz_machine(const fb_machine *own, uint64_t seed);
 /* Plan 0 is `none`, plan 1 one of the presets in turn, others begin with a preset and take random edits. The caller
  * frees. */

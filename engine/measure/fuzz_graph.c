@@ -977,7 +977,7 @@ static void add_first(maker *m)
 
 /* ---- convolutions ---- */
 
-enum { SPACE = 3, MOST_OF_WINDOWS = 60000 };
+enum { SPACE = 3, MOST_OF_WINDOWS = 60000, MOST_OF_PRODUCTS = 200000 };
 
 /* [batch, channels, space …], the batch only where there is one. */
 typedef struct {
@@ -1170,6 +1170,41 @@ static void add_pictures(maker *m)
     }
     m->most = most;
     if (last != FB_NONE && below(m, 2)) add(m, FB_OP_MEAN, &(fb_attrs){.n_axes = 2, .axes = {2, 3}}, 1, &last);
+}
+
+/* ---- products that whole warpgroups multiply ---- */
+
+/* A matrix, or a batch of them, of any lines that begin at whole eights; it may lie turned. */
+static fb_id even_matrix(maker *m, int64_t batch, int64_t rows, int64_t columns, fb_dtype dtype)
+{
+    const bool lies_turned = one_in(m, 3);
+    const int rank = batch ? 3 : 2;
+    fb_shape s = {.rank = rank, .dim = {lies_turned ? columns : rows, lies_turned ? rows : columns}};
+    if (batch) s = (fb_shape){.rank = 3, .dim = {batch, s.dim[0], s.dim[1]}};
+    fb_attrs order = {.n_axes = rank, .axes = {0, 2, 1}};
+    if (!batch) order.axes[0] = 1, order.axes[1] = 0;
+    fb_id x = source(m, s, dtype);
+    return lies_turned ? add(m, FB_OP_PERMUTE, &order, 1, &x) : x;
+}
+
+/* What is often made of such a product: a bias, another tensor, a function, its product with a second one's function. */
+static void add_even_product(maker *m)
+{
+    const fb_dtype dtype = below(m, 2) ? FB_F16 : FB_BF16;
+    const int64_t most = m->most, eight = 8, batch = one_in(m, 4) ? 2 : 0;
+    const int64_t rows = one_in(m, 3) ? 128 + below(m, 90) : 128 + eight * below(m, 12);
+    const int64_t k = 256 + eight * below(m, 9), columns = one_in(m, 4) ? 60 + below(m, 90) : 64 + eight * below(m, 17);
+    m->most = MOST_OF_PRODUCTS;
+    fb_id x = even_matrix(m, batch, rows, k, dtype), other = FB_NONE;
+    fb_id y = add2(m, FB_OP_MATMUL, x, even_matrix(m, batch && below(m, 2) ? batch : 0, k, columns, dtype));
+    if (one_in(m, 4)) other = add2(m, FB_OP_MATMUL, x, even_matrix(m, 0, k, columns, dtype));
+    y = tamed(m, y, 10);
+    if (y != FB_NONE && below(m, 2)) y = add2(m, FB_OP_ADD, y, row(m, columns, dtype));
+    if (y != FB_NONE && one_in(m, 3)) y = add2(m, FB_OP_ADD, y, source(m, at(m, y)->shape, dtype));
+    if (y != FB_NONE && below(m, 3)) y = activation(m, tamed(m, y, ceiling(m, y)));
+    if (y != FB_NONE && other != FB_NONE) y = add2(m, FB_OP_MUL, y, tamed(m, other, 10));
+    if (y != FB_NONE && one_in(m, 6)) y = add(m, FB_OP_CAST, &(fb_attrs){.dtype = FB_F32}, 1, &y);
+    m->most = most;
 }
 
 /* Steps that are written out, each of what the one before gave: a plan may make a loop of them. One may be unlike, and
@@ -1531,6 +1566,7 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
     bool pictures = seed % 32 == 8 || seed % 32 == 12;
     if (!m.large && pictures) add_pictures(&m);
     if (!m.large && !pictures && seed % 8 == 4) add_convolution(&m);
+    if (!m.large && seed % 32 == 16) add_even_product(&m);
     add_outputs(&m);
     FB_VEC_FREE(&m.values);
     FB_VEC_FREE(&m.size);

@@ -239,7 +239,13 @@ fb_machine fb_fuzz_machine(const fb_machine *own, uint64_t seed)
                          last_bytes[] = {4 * MIB, 32 * MIB, 256 * MIB};
     fb_machine m = *own;
     chooser c = {.r = {seed ^ 0x3c0735}};
-    if (m.target->grid) return m; /* kernels for more than a GPU has do not start */
+    if (m.target->grid) { /* kernels for more than a GPU has do not start, those for less do */
+        static const int shift[] = {0, 0, 0, 2, 5, 7};
+        m.units = m.units >> shift[below(&c, sizeof shift / sizeof *shift)];
+        if (m.units < 1) m.units = 1;
+        if (below(&c, 3) == 0) m.cache_bytes = m.cache_bytes < MIB / 2 ? m.cache_bytes : MIB / 2;
+        return m;
+    }
     m.units = cores[below(&c, sizeof cores / sizeof *cores)];
     m.shared_bytes = core_bytes[below(&c, sizeof core_bytes / sizeof *core_bytes)];
     m.cache_bytes = last_bytes[below(&c, sizeof last_bytes / sizeof *last_bytes)];
