@@ -10,6 +10,7 @@
 
 #include "base/integer.h"
 #include "base/mutate.h"
+#include "graph/intmath.h"
 #include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
@@ -1348,10 +1349,26 @@ typedef struct {
     fb_window_place place;
 } window_at;
 
-static fb_ix move_to(const void *ctx, fb_ix at)
+static fb_ix index_there(const void *ctx, fb_ix at)
 {
     const window_at *w = ctx;
     return fb_window_index(w->f->e->nest->pool, w->f->s, w->space, w->first, w->place, at);
+}
+
+/* Of the first neighbour, which is a multiple of as many as there are, it is asked whether it is at a multiple or beyond: so
+ * elements that move together are tested alike. */
+static fb_when test_there(const void *ctx, fb_when when)
+{
+    const window_at *w = ctx;
+    const int64_t each = w->f->x.each;
+    fb_index_pool *pool = w->f->e->nest->pool;
+    int64_t off;
+    when.at = index_there(ctx, when.at);
+    if (!fb_ix_is_const(pool, fb_ix_sub(pool, when.at, w->first), &off)) return when;
+    when.at = w->first;
+    when.low = fb_floor_div(when.low - off + each - 1, each) * each;
+    when.high = fb_floor_div(when.high - off + each - 1, each) * each;
+    return when;
 }
 
 /* Elements that are there already, by how they were loaded. */
@@ -1360,17 +1377,39 @@ typedef struct {
     int n;
 } loaded_elements;
 
-static const char *load_once(frame *f, const fb_value *v, const window_at *at, loaded_elements *all)
+static const char *name_once(frame *f, const char *type, const char *text, loaded_elements *all)
 {
     fb_emitter *e = f->e;
-    const char *text = fb_emit_loaded(e, v, move_to, at);
     for (int i = 0; i < all->n; i++)
         if (strcmp(all->text[i], text) == 0) return all->name[i];
-    const char *name = fb_emit_name(e, fb_arena_printf(e->arena, "fb_w%d", all->n));
-    fb_emit(e, "const %s %s = %s;", e->spell->type[v->dtype].value, name, text);
+    const char *name = fb_emit_name(e, fb_arena_printf(e->arena, "fb_near_%d", all->n));
+    fb_emit(e, "const %s %s = %s;", type, name, text);
     all->text[all->n] = text;
     all->name[all->n++] = name;
     return name;
+}
+
+/* An element of the window, by itself or with its neighbours. */
+static const char *load_once(frame *f, const fb_value *v, const window_at *at, loaded_elements *all)
+{
+    fb_emitter *e = f->e;
+    const fb_emit_elsewhere there = {index_there, test_there, at};
+    const char *tests = fb_emit_tests_at(e, v->when, &there), *text;
+    const fb_dtype dtype = dtype_of_storage(e, v->node);
+    fb_ix index = index_there(at, v->at), group;
+    int which;
+    if (fb_window_group(e->nest, v, at->first, f->x.each, index, &group, &which)) {
+        text = fb_arena_printf(e->arena, "fb_load<%d>(&%s)", f->x.each, fb_emit_element(e, v->node, v->table, group));
+        if (tests)
+            text = fb_arena_printf(e->arena, "%s ? %s : fb_pack<%s, %d>{}", tests, text, e->spell->type[dtype].memory,
+                                   f->x.each);
+        text = fb_arena_printf(e->arena, "%s.at[%d]", name_once(f, "auto", text, all), which);
+        return fb_emit_spell(e, e->spell->type[v->dtype].from, &text, 1);
+    }
+    text = fb_emit_element(e, v->node, v->table, index);
+    text = fb_emit_spell(e, e->spell->type[v->dtype].from, &text, 1);
+    if (tests) text = fb_arena_printf(e->arena, "%s ? %s : 0", tests, text);
+    return name_once(f, e->spell->type[v->dtype].value, text, all);
 }
 
 /* Does anything but an element's load hang on where a point is? */

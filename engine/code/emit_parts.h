@@ -160,9 +160,14 @@ const char *fb_emit_storage(fb_emitter *e, fb_id storage);
 const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at);
 /* Whether an element is one at all: tests joined by "&&"; NULL when it always is. */
 const char *fb_emit_tests(fb_emitter *e, int when);
-/* What a load is: its element, or 0 where a test says that there is none. `move` (NULL: none) says where an index is looked at. */
-typedef fb_ix fb_emit_move(const void *ctx, fb_ix at);
-const char *fb_emit_loaded(fb_emitter *e, const fb_value *v, fb_emit_move *move, const void *ctx);
+/* Elsewhere than where the printer is: indices and tests as they are there. */
+typedef struct {
+    fb_ix (*index)(const void *ctx, fb_ix at);
+    fb_when (*test)(const void *ctx, fb_when w);
+    const void *ctx;
+} fb_emit_elsewhere;
+/* Whether an element is one there; NULL when it always is. */
+const char *fb_emit_tests_at(fb_emitter *e, int when, const fb_emit_elsewhere *there);
 /* `format` with $0, $1 … replaced. */
 const char *fb_emit_spell(fb_emitter *e, const char *spelling, const char *const *operands, int n);
 

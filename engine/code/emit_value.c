@@ -131,13 +131,11 @@ static const char *test(fb_emitter *e, const fb_when *w)
     return NULL;
 }
 
-/* `move` (NULL: none) says where an index is looked at. */
-static const char *tests_at(fb_emitter *e, int when, fb_emit_move *move, const void *ctx)
+const char *fb_emit_tests_at(fb_emitter *e, int when, const fb_emit_elsewhere *there)
 {
     const char *text = NULL;
     for (int c = when; c != FB_NONE; c = e->nest->whens[c].outer) {
-        fb_when w = e->nest->whens[c];
-        if (move) w.at = move(ctx, w.at);
+        const fb_when w = there ? there->test(there->ctx, e->nest->whens[c]) : e->nest->whens[c];
         const char *t = test(e, &w);
         if (t) text = FB_MUTATE(36, text ? fb_arena_printf(e->arena, "%s && %s", t, text) : t, t);
     }
@@ -146,7 +144,7 @@ static const char *tests_at(fb_emitter *e, int when, fb_emit_move *move, const v
 
 const char *fb_emit_tests(fb_emitter *e, int when)
 {
-    return tests_at(e, when, NULL, NULL);
+    return fb_emit_tests_at(e, when, NULL);
 }
 
 /* ---- expressions ---- */
@@ -312,10 +310,9 @@ static const char *random_element(fb_emitter *e, const fb_value *v)
     return fb_arena_printf(e->arena, "(%s)%s", e->spell->type[v->dtype].value, element);
 }
 
-const char *fb_emit_loaded(fb_emitter *e, const fb_value *v, fb_emit_move *move, const void *ctx)
+static const char *loaded(fb_emitter *e, const fb_value *v)
 {
-    const char *element = fb_emit_element(e, v->node, v->table, move ? move(ctx, v->at) : v->at);
-    const char *tests = tests_at(e, v->when, move, ctx);
+    const char *element = fb_emit_element(e, v->node, v->table, v->at), *tests = fb_emit_tests(e, v->when);
     const char *value = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
     return tests ? fb_arena_printf(e->arena, "%s ? %s : 0", tests, value) : value;
 }
@@ -325,7 +322,7 @@ static const char *expression(fb_emitter *e, const fb_value *v)
     switch (v->kind) {
     case FB_VALUE_CONST: return fb_emit_literal(e, v->dtype, v->number);
     case FB_VALUE_INDEX: return convert(e, fb_emit_index(e, v->at, true), FB_I64, v->dtype);
-    case FB_VALUE_LOAD: return fb_emit_loaded(e, v, NULL, NULL);
+    case FB_VALUE_LOAD: return loaded(e, v);
     case FB_VALUE_RANDOM: return random_element(e, v);
     case FB_VALUE_CHIP: return e->on_chip(e, v->node, v->at);
     case FB_VALUE_FOLD: return folded(e, v);

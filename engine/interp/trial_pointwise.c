@@ -989,6 +989,12 @@ static void add_reordered(const job *j, const chunk *c, int lane, int n, double 
 
 /* ---- sums computed again ---- */
 
+/* Two numbers: its operands are told apart by their difference. */
+static bool compares(const job *j)
+{
+    return turns[j->node->op].how == FB_TURN_COMPARISON;
+}
+
 static void open_again(job *j)
 {
     const fb_trial_shared *s = j->e->s;
@@ -999,14 +1005,14 @@ static void open_again(job *j)
     j->relates = j->adds || scales || j->node->op == FB_OP_ATAN2;
     for (int a = 0; a < j->node->n_args && !j->f64; a++)
         j->apart[a] = fb_trial_at(j->e, j->node->args[a])->lanes > 1 && s->apart[s->slot[j->node->args[a]]];
-    if (!j->f64 || (!j->relates && turns[j->node->op].how != FB_TURN_COMPARISON)) return;
+    if (!j->f64 || (!j->relates && !compares(j))) return;
     if (j->adds && s->apart[s->slot[j->id]] && v->lanes > 1) j->summed = fb_trial_summed(v);
     for (int a = 0; a < 2; a++) {
         fb_id from = j->node->args[a];
         int slot = s->slot[from];
         const fb_trial_value *x = fb_trial_at(j->e, from);
         if (j->adds && x->n == v->n && x->cells) j->taken_of[a] = x->cells->taken;
-        if (j->relates && !scales && x->n == v->n && x->cells) j->summed_of[a] = x->cells->summed;
+        if (!scales && x->n == v->n && x->cells) j->summed_of[a] = x->cells->summed;
         j->apart[a] = x->lanes > 1 && s->apart[slot];
         j->wide[a] =
             j->adds && j->node->dtype == FB_F64 && x->lanes > 1 && !s->leaf[slot] && s->g->nodes[from].op == FB_OP_MUL;
@@ -1060,8 +1066,9 @@ static void add_wide(const job *j, chunk *c, int lanes, int n)
 }
 
 /* tanh(x) - mean(tanh(x)): the kernel of the mean may have kept more of x than the one that reads it to compute its tanh
- * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, a product, a quotient or
- * an angle reads its operands as they may have been rounded, whatever the lane has for others. */
+ * anew; two loops of a kernel may add the same sum up in different orders. In two lanes a sum, a product, a quotient,
+ * an angle or a comparison (tanh(x) <= x) reads its operands as they may have been rounded, whatever the lane has for
+ * others. */
 static void read_apart(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     bool multiplies = j->node->op == FB_OP_MUL;
@@ -1102,7 +1109,7 @@ static void store_lane(const job *j, int lane, int64_t at, int n, const double *
 static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 {
     bool differ = j->operand_lanes > 1;
-    if (differ && j->relates) read_apart(j, c, lanes, at, n);
+    if (differ && (j->relates || compares(j))) read_apart(j, c, lanes, at, n);
     compute(j, c, 0, n, c->y[0]);
     bool near =
         differ && j->result_float && fb_trial_near(j->node->op, j->node->attrs, n, lanes, c->x[0], c->y[0], c->y);
@@ -1133,16 +1140,15 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
 static void read_whole_apart(const job *j, chunk *c, int lanes, int n)
 {
     enum { LEAST = ALL_ABOVE + 1, MOST };
-    bool compares = turns[j->node->op].how == FB_TURN_COMPARISON;
     for (int a = 0; a < j->node->n_args; a++) {
-        if (!compares && !j->apart[a]) continue;
+        if (!compares(j) && !j->apart[a]) continue;
         const uint64_t *const *x = c->raw[a];
         uint64_t alike[FB_TRIAL_CHUNK] = {0}; /* elements that are draw alike, wherever they lie */
         for (int l = 0; l < lanes; l++)
             for (int k = 0; k < n; k++) alike[k] = fb_splitmix64(alike[k] ^ x[l][k]);
         for (int l = LEAST; l < lanes; l++) {
             int64_t *to = (int64_t *)c->converted[a][l];
-            bool extreme = compares && l <= MOST, smallest = (l == LEAST) == (a == 0);
+            bool extreme = compares(j) && l <= MOST, smallest = (l == LEAST) == (a == 0);
             uint64_t key = fb_trial_key(j->e->s, l, j->node->args[a], FB_DRAW_READ) + (uint64_t)j->id;
             for (int k = 0; k < n; k++) {
                 uint32_t drawn = fb_trial_draw(alike[k], key) % (uint32_t)lanes;

@@ -8,6 +8,7 @@
 #include "schedule/windows.h"
 
 #include "base/mem.h"
+#include "schedule/schedule.h"
 
 enum {
     MOST_POINTS = 64, /* of a window */
@@ -30,16 +31,28 @@ fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix
     return fb_ix_substitute(pool, index, s->rows.var[s->rows.n - 1], own);
 }
 
-/* Different elements that a load of the pass's space is of. */
-static int64_t elements_of(const fb_nest *nest, const fb_section *s, const fb_value *v, int rows)
+bool fb_window_group(const fb_nest *nest, const fb_value *v, fb_ix first, int rows, fb_ix at, fb_ix *group, int *which)
+{
+    if (rows < 2 || v->table != FB_NONE || fb_shape_elements(&nest->graph->nodes[v->node].shape) % rows) return false;
+    for (*which = 0; *which < rows; ++*which) {
+        *group = fb_ix_sub(nest->pool, at, fb_ix_const(nest->pool, *which));
+        if (fb_packs(nest, v->node, *group, first, rows)) return true;
+    }
+    return false;
+}
+
+/* Different elements that a load of the pass's space is of, or groups of them. */
+static int64_t loads_of(const fb_nest *nest, const fb_section *s, const fb_value *v, int rows, bool by_groups)
 {
     const int64_t points = fb_space_points(&s->spaces[v->space]);
     const fb_ix first = s->rows.var[s->rows.n - 1];
-    fb_ix seen[MOST_TEXT];
+    fb_ix seen[MOST_TEXT], group;
     int64_t n = 0;
+    int which;
     for (int64_t p = 0; p < points; p++)
         for (int r = 0; r < rows; r++) {
-            const fb_ix at = fb_window_index(nest->pool, s, v->space, first, (fb_window_place){p, r}, v->at);
+            fb_ix at = fb_window_index(nest->pool, s, v->space, first, (fb_window_place){p, r}, v->at);
+            if (by_groups && fb_window_group(nest, v, first, rows, at, &group, &which)) at = group;
             int64_t k = 0;
             while (k < n && seen[k] != at) k++;
             if (k == n) seen[n++] = at;
@@ -47,20 +60,21 @@ static int64_t elements_of(const fb_nest *nest, const fb_section *s, const fb_va
     return n;
 }
 
-static bool is_loaded(const fb_section *s, const bool *needed, int v)
-{
-    return needed[v] && s->values[v].kind == FB_VALUE_LOAD && s->values[v].space == s->passes[0].space;
-}
-
-double fb_window_loads(const fb_nest *nest, const fb_section *s, int rows)
+static double all_loads(const fb_nest *nest, const fb_section *s, int rows, bool by_groups)
 {
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
     double loads = 0;
     fb_section_needed(s, 0, needed);
     for (int i = 0; i < s->n_values; i++)
-        if (is_loaded(s, needed, i)) loads += (double)elements_of(nest, s, &s->values[i], rows);
+        if (needed[i] && s->values[i].kind == FB_VALUE_LOAD && s->values[i].space == s->passes[0].space)
+            loads += (double)loads_of(nest, s, &s->values[i], rows, by_groups);
     fb_free(needed);
     return loads;
+}
+
+double fb_window_loads(const fb_nest *nest, const fb_section *s, int rows)
+{
+    return all_loads(nest, s, rows, true);
 }
 
 /* Sums of each row that follow from its own number, of elements at places that no memory names. */
@@ -82,8 +96,8 @@ int fb_window_rows(const fb_nest *nest, const fb_section *s, int64_t rows)
     if (points < 2 || points > MOST_POINTS) return 1;
     for (int each = ROWS; each > 1; each /= 2) {
         if (extent % each || points * each > MOST_TEXT || rows / each < (int64_t)nest->units * THREADS) continue;
-        const double all = fb_window_loads(nest, s, 1) * each;
-        if (fb_window_loads(nest, s, each) * OF <= all * SHARED) return each;
+        const double all = all_loads(nest, s, 1, false) * each;
+        if (all_loads(nest, s, each, false) * OF <= all * SHARED) return each;
     }
     return 1;
 }

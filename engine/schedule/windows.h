@@ -16,7 +16,10 @@ int fb_window_rows(const fb_nest *nest, const fb_section *s, int64_t rows);
 /* An index at that place, `first` being the first neighbour's last row variable. */
 fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix first, fb_window_place at,
                       fb_ix index);
-/* Loads of the pass for so many rows, each element counted once. */
+/* The aligned group of `rows` elements that element `at` of a load is in, and which of these it is; false where its elements do
+ * not move as such groups. `first` stands for multiples of `rows`. */
+bool fb_window_group(const fb_nest *nest, const fb_value *v, fb_ix first, int rows, fb_ix at, fb_ix *group, int *which);
+/* Loads of the pass for so many rows, each group or element counted once. */
 double fb_window_loads(const fb_nest *nest, const fb_section *s, int rows);
 
 #endif
