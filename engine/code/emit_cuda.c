@@ -1463,6 +1463,19 @@ static void refer_sums(frame *f, fb_pass p)
     }
 }
 
+/* What becomes of the rows' sums. */
+static void store_neighbours(frame *f, const walk *rows, fb_pass p)
+{
+    load_all(f, rows);
+    for (int depth = p.depth; depth <= fb_emit_deepest(f->s); depth++) {
+        bool any = false;
+        for (int i = 0; i < f->s->n_roots; i++) any |= root_is_here(&f->s->roots[i], FB_NONE, depth);
+        if (any) store_group(f, rows, depth, NULL, NULL);
+    }
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_value_reduces(&f->s->values[i], p)) f->e->whole[i] = NULL;
+}
+
 /* A thread's windows are written out, so that what they share is loaded once. */
 static void emit_windows(frame *f)
 {
@@ -1491,16 +1504,102 @@ static void emit_windows(frame *f)
         if (needed[i] && s->values[i].space == p.space) e->whole[i] = NULL;
     f->sums = NULL;
     refer_sums(f, p);
-    load_all(f, &w);
-    store_group(f, &w, p.depth, NULL, NULL);
-    for (int depth = p.depth + 1; depth <= fb_emit_deepest(s); depth++) store_group(f, &w, depth, NULL, NULL);
-    for (int i = 0; i < s->n_values; i++)
-        if (fb_value_reduces(&s->values[i], p)) e->whole[i] = NULL;
+    store_neighbours(f, &w, p);
     if (ragged) fb_emit_close(e);
+}
+
+/* ---- neighbouring rows of a team ---- */
+
+/* What all of them load, where the team is on its way; returns which that is. */
+static const bool *load_shared(frame *f, const walk *along, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    bool *shared = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        shared[i] =
+            needed[i] && v->kind == FB_VALUE_LOAD && v->space == p.space && fb_is_of_neighbours(e->nest, f->s, v);
+    }
+    load_packs(f, along, p.space, shared);
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (shared[i] && along->vector == 1) fb_emit_needed(e, i, p.space);
+        f->packed[i] = false; /* they stay until the step ends */
+    }
+    return shared;
+}
+
+static void emit_neighbour(frame *f, const walk *rows, const walk *along, int number, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    const fb_pass p = f->s->passes[0];
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_value_reduces(&f->s->values[i], p))
+            f->sums[i] = fb_arena_printf(e->arena, "%s[%d]", each_name(f, i), number);
+    bool *mark = fb_emit_mark(e);
+    const int names = fb_names_count(e->used);
+    fb_emit_open(e, "%s", "");
+    fb_emit(e, "const fb_at %s = %s + %d;", var_name(e, rows->space->var[rows->space->n - 1]), var_name(e, rows->first),
+            number);
+    emit_group(f, along, p, needed);
+    fb_emit_close(e);
+    fb_names_forget(e->used, names);
+    fb_emit_forget(e, mark);
+    forget_packs(f);
+}
+
+static void combine_neighbours(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
+        const fb_reduction r = fb_emit_reduction(e, i);
+        const char *name = each_name(f, i);
+        fb_emit_unrolled(e, "v", fb_emit_number(e, f->x.each));
+        fb_emit(e, "%s[v] = %s(%s[v]);", name, across(f, "", operation_of(&r)), name);
+        fb_emit_close(e);
+    }
+}
+
+/* Each step loads what the rows share once; then one row has its own after the other. The team's first thread stores. */
+static void emit_shared_rows(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const fb_pass p = s->passes[0];
+    const int teams = f->x.threads / f->x.team;
+    const int64_t groups = f->x.rows / f->x.each;
+    const walk rows = walk_by(e, &s->rows, f->x.each, groups), along = walk_of(f, p.space);
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    fb_section_needed(s, 0, needed);
+    f->lane = fb_emit_name(e, "place");
+    fb_emit(e, "const int %s = threadIdx.x %% %d;", f->lane, f->x.team);
+    const char *group = fb_emit_name(e, "group"), *any = group;
+    if (groups % teams) any = fb_emit_name(e, "any_group");
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x / %d;", any, f->block, teams, f->x.team);
+    if (groups % teams)
+        fb_emit(e, "const fb_at %s = %s < %" PRId64 " ? %s : %" PRId64 ";", group, any, groups, any, groups - 1);
+    declare_variables(f, &rows, group);
+    f->sums = declare_each(f, p);
+    const int opened = open_pass(f, &along);
+    const bool *shared = load_shared(f, &along, p, needed);
+    for (int n = 0; n < f->x.each; n++) emit_neighbour(f, &rows, &along, n, needed);
+    for (int i = 0; i < s->n_values; i++)
+        if (shared[i]) e->whole[i] = NULL, e->known[i] = false;
+    close_pass(f, &along, opened);
+    f->sums = NULL;
+    combine_neighbours(f, p);
+    refer_sums(f, p);
+    fb_emit_if(e, "%s == 0%s", f->lane, groups % teams ? fb_arena_printf(e->arena, " && %s == %s", any, group) : "");
+    store_neighbours(f, &rows, p);
+    fb_emit_close(e);
 }
 
 static void emit_rows(frame *f)
 {
+    if (f->x.deal == FB_DEAL_ROWS && f->x.each > 1) {
+        emit_shared_rows(f);
+        return;
+    }
     if (f->x.deal == FB_DEAL_COLUMNS && f->x.team == 1 && f->x.each > 1) {
         emit_windows(f);
         return;

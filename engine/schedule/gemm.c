@@ -328,8 +328,8 @@ enum {
     WIDE_STEP = 64,
     WIDE_GROUP = 128, /* threads of one */
     WIDE_STAGES = 4,
-    WIDE_STAGED = 48 << 10, /* bytes of a stage that are brought as fast as they are multiplied */
-    WIDE_MOST_STAGES = 8,
+    SMALL_STAGES = 8, /* … of 24 KiB and less: they take 4 % less (a number of stages is best a power of two) */
+    SMALL_STAGE = 24 << 10,
     BOX = 64, /* columns of a copy */
 };
 
@@ -372,7 +372,9 @@ static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     x->tma = comes_by_tma(nest, x);
     if (!x->tma) x->cluster = 1;
     if (!x->tma && (x->m != 2 * WIDE_ROWS || (x->n != 128 && x->n != 256))) return false;
-    for (x->stages = set[FB_KNOB_STAGES] ? (int)set[FB_KNOB_STAGES] : WIDE_STAGES; x->stages > 1; x->stages--)
+    const bool small = x->tma && (x->m + x->n) * WIDE_STEP * 2 <= SMALL_STAGE;
+    const int usual = small ? SMALL_STAGES : WIDE_STAGES;
+    for (x->stages = set[FB_KNOB_STAGES] ? (int)set[FB_KNOB_STAGES] : usual; x->stages > 1; x->stages--)
         if (fb_gemm_shared(t, x) <= t->shared_bytes)
             return true;
         else if (set[FB_KNOB_STAGES])

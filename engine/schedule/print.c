@@ -81,7 +81,8 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
                     x.team == 1 ? "" : "s");
     if ((x.deal == FB_DEAL_COLUMNS || x.deal == FB_DEAL_ROWS) && x.parts > 1)
         fb_str_addf(out, ", %d parts of them", x.parts);
-    if (x.deal == FB_DEAL_COLUMNS && x.each > 1) fb_str_addf(out, ", %d rows at once", x.each);
+    if ((x.deal == FB_DEAL_COLUMNS || x.deal == FB_DEAL_ROWS) && x.each > 1)
+        fb_str_addf(out, ", %d rows at once", x.each);
     if (x.deal == FB_DEAL_ELEMENTS && x.each > 1) fb_str_addf(out, ", %d groups each", x.each);
     if (x.deal == FB_DEAL_LONG)
         fb_str_addf(out, "; %" PRId64 " rows, %d block%s each", x.rows, x.parts, x.parts == 1 ? "" : "s");

@@ -371,15 +371,17 @@ static void halve_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section
     x->threads = nest->target->warp * x->team;
 }
 
-/* Windows of neighbouring rows by the thread that has the first. */
-static void join_windows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
+/* Neighbouring rows by the thread or the team that has the first, where they load the same. */
+static void join_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
 {
     static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
-    if (x->deal != FB_DEAL_COLUMNS || x->team != 1 || nest->stage || !is_plain_pass(nest, x->section)) return;
+    const bool alone = x->deal == FB_DEAL_COLUMNS && x->team == 1,
+               team = x->deal == FB_DEAL_ROWS && x->team > 1 && x->team <= nest->target->warp;
+    if ((!alone && !team) || nest->stage || !is_plain_pass(nest, x->section)) return;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (fb_knob_of(knobs, own[i])) return;
-    x->each = fb_window_rows(nest, x->section, x->rows);
-    x->rows_a_block = (int64_t)x->threads * x->each;
+    x->each = alone ? fb_window_rows(nest, x->section, x->rows) : fb_shared_rows(nest, x->section, x->rows, x->team);
+    x->rows_a_block = (int64_t)x->threads / x->team * x->each;
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
 }
 
@@ -501,9 +503,9 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
     x->each = columns_each(nest, knobs, x);
     halve_columns(nest, knobs, x);
-    if (!sequential) join_windows(nest, knobs, x);
+    if (!sequential) join_rows(nest, knobs, x);
     if (!x->scans) fb_schedule_held(nest, knobs, x, arena);
-    x->stepped = !x->scans && !x->held && is_stepped(nest, knobs, x);
+    x->stepped = !x->scans && !x->held && x->each == 1 && is_stepped(nest, knobs, x);
     if (may && (!x->held || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
     if (!x->cut) share_columns(nest, knobs, x);
     share_scan(nest, knobs, longest, x);

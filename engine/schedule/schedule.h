@@ -57,7 +57,7 @@ typedef struct {
     bool clears;   /* FB_DEAL_ADDED: sums beside the result, so many that they are made zeros first */
     bool in_place; /* FB_DEAL_ADDED: points are added to the result itself, not to sums beside it */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_RANKED: of a row that one team sorts, keys of a thread; FB_DEAL_SORTED, _ADDED: neighbours of a row that
-               * it sums; FB_DEAL_COLUMNS: neighbouring
+               * it sums; FB_DEAL_COLUMNS and _ROWS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise */
 } fb_section_schedule;

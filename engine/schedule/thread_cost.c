@@ -64,6 +64,7 @@ typedef struct {
     double instructions;
     double threads, blocks;
     double registers; /* of a thread, where they are more than leave room for all warps; else 0 */
+    double at_once;   /* rows that a team takes together, where these are several; else 0 */
     bool meets;       /* warps of a block exchange what they have */
     bool whole;       /* its rows are dealt to whole blocks, however long they are */
 } work;
@@ -152,6 +153,21 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, const
         w->chain += steps * L2 * ((groups ? 1 : 0) + (singles ? vector : 0));
 }
 
+/* The other rows that a team takes beside the first: what they have to themselves. */
+static void add_other_rows(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x, const bool *needed,
+                           int vector, double points, work *w)
+{
+    const double steps = ceil(points / x->team), others = x->each - 1;
+    bool *own = fb_calloc((size_t)s->n_values + 1, 1);
+    for (int i = 0; i < s->n_values; i++)
+        own[i] = needed[i] && !(s->values[i].kind == FB_VALUE_LOAD && fb_is_of_neighbours(nest, s, &s->values[i]));
+    add_steps(nest, s, s->passes[0].space, &s->spaces[s->passes[0].space], vector, own, steps * others, false, w);
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], others, 1, false, w);
+    fb_free(own);
+    w->at_once = x->each;
+}
+
 /* A thread's windows, written out: each element that they share is loaded once, and all are sent for before one is used. */
 static work of_windows(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
 {
@@ -191,6 +207,7 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
         double points = (double)fb_space_points(&s->spaces[space]) / (each ? x->each : vector);
         add_steps(nest, s, space, each ? &s->rows : &s->spaces[space], each ? x->each : vector, needed,
                   ceil(points / x->team / parts), x->stepped, &w);
+        if (x->deal == FB_DEAL_ROWS && x->each > 1) add_other_rows(nest, s, x, needed, vector, points, &w);
     }
     fb_free(needed);
     return w;
@@ -547,7 +564,7 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, c
         turns += (FB_ROUND_CYCLES + found + w->chain) * w->blocks * threads / warp / room;
         busiest = fmax(busiest, w->instructions * ceil(w->blocks / units) * warps);
         issued += w->instructions * w->blocks / units * warps;
-        spread += spread_of(nest, &nest->sections[i], w);
+        spread += spread_of(nest, &nest->sections[i], w) / fmax(w->at_once, 1);
         out.meets |= w->meets;
     }
     fb_free(all);

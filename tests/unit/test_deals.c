@@ -147,6 +147,23 @@ static fb_graph *windows_made(fb_op op, int64_t channels, int64_t high, int64_t 
     return finished(g, node1(g, FB_OP_RELU, "relu", add_node(g, FB_OP_ADD, "add", NULL, 2, (fb_id[]){x, b})), FB_NONE);
 }
 
+/* Distances of all x from all y, component by component times a weight; what becomes of them is y's. */
+static fb_graph *distances(int64_t of_x, int64_t of_y, int64_t components, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("distances");
+    fb_attrs of = {.n_axes = 1, .axes = {2}};
+    fb_id x = view(g, values(g, DIMS(of_x, components), dtype), DIMS(of_x, 1, components));
+    fb_id y = view(g, source(g, FB_OP_INPUT, "y", DIMS(of_y, components), dtype), DIMS(1, of_y, components));
+    fb_id w = source(g, FB_OP_PARAM, "w", DIMS(components), dtype), b = source(g, FB_OP_PARAM, "b", DIMS(of_y), dtype);
+    fb_id far = node1(g, FB_OP_ABS, "abs", add_node(g, FB_OP_SUB, "sub", NULL, 2, (fb_id[]){x, y}));
+    far = add_node(g, FB_OP_MUL, "mul", NULL, 2, (fb_id[]){far, w});
+    far = add_node(g, FB_OP_SUM, "far", &of, 1, &far);
+    return finished(g,
+                    add_node(g, FB_OP_MUL, "near", NULL, 2,
+                             (fb_id[]){node1(g, FB_OP_EXP, "exp", node1(g, FB_OP_NEG, "neg", far)), b}),
+                    FB_NONE);
+}
+
 /* x, and beside it its halves the other way round, the first of them negative; each times something. */
 static fb_graph *rotated(int64_t lines, int64_t wide, fb_dtype dtype)
 {
@@ -398,6 +415,24 @@ static void windows_are_joined(void **state)
     expect_dealt_on(4, sizeof cases / sizeof *cases, cases);
 }
 
+/* Four rows of a team, and two; by vectors and single elements, teams of all sizes, more rows than blocks have. Not few, and not
+ * odd ones. */
+static void rows_share_what_they_load(void **state)
+{
+    (void)state;
+    static const char four[] = "fb_each_far[4]", two[] = "fb_each_far[2]";
+    const dealt cases[] = {
+        {distances(130, 132, 36, FB_F32), four, FB_KNOB_PARTS, 0, 0, false},
+        {distances(131, 132, 64, FB_BF16), four, FB_KNOB_PARTS, 0, 0, false},
+        {distances(90, 94, 33, FB_F32), two, FB_KNOB_PARTS, 0, 0, false},
+        {distances(65, 132, 61, FB_F64), four, FB_KNOB_PARTS, 0, 0, false},
+        {distances(130, 132, 40, FB_F16), four, FB_KNOB_PARTS, 0, 0, false},
+        {distances(130, 133, 36, FB_F32), "fb_each_", FB_KNOB_PARTS, 0, 0, true},
+        {distances(20, 24, 36, FB_F32), "fb_each_", FB_KNOB_PARTS, 0, 0, true},
+    };
+    expect_dealt_on(1, sizeof cases / sizeof *cases, cases);
+}
+
 /* Halves that are both made of what the cache does not hold. */
 static void halves_take_turns(void **state)
 {
@@ -463,16 +498,12 @@ static void rows_are_sorted_by_teams(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements),
-                                       cmocka_unit_test(squares_are_turned),
-                                       cmocka_unit_test(an_index_is_shared),
-                                       cmocka_unit_test(points_are_added_in_any_order),
-                                       cmocka_unit_test(columns_fill_the_device),
-                                       cmocka_unit_test(windows_are_joined),
-                                       cmocka_unit_test(halves_take_turns),
-                                       cmocka_unit_test(columns_have_parts),
-                                       cmocka_unit_test(a_row_of_running_values_has_parts),
-                                       cmocka_unit_test(first_places_are_listed),
-                                       cmocka_unit_test(rows_are_sorted_by_teams)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many_elements),      cmocka_unit_test(squares_are_turned),
+        cmocka_unit_test(an_index_is_shared),      cmocka_unit_test(points_are_added_in_any_order),
+        cmocka_unit_test(columns_fill_the_device), cmocka_unit_test(windows_are_joined),
+        cmocka_unit_test(halves_take_turns),       cmocka_unit_test(rows_share_what_they_load),
+        cmocka_unit_test(columns_have_parts),      cmocka_unit_test(a_row_of_running_values_has_parts),
+        cmocka_unit_test(first_places_are_listed), cmocka_unit_test(rows_are_sorted_by_teams)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
