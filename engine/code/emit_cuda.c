@@ -1345,29 +1345,29 @@ static void emit_each(frame *f)
 typedef struct {
     const frame *f;
     int space;
-    fb_ix first;
+    fb_ix group, first; /* the number of the neighbours, and the first one's variable */
     fb_window_place place;
 } window_at;
 
 static fb_ix index_there(const void *ctx, fb_ix at)
 {
     const window_at *w = ctx;
-    return fb_window_index(w->f->e->nest->pool, w->f->s, w->space, w->first, w->place, at);
+    return fb_window_index(w->f->e->nest->pool, w->f->s, w->space, w->group, w->f->x.each, w->place, at);
 }
 
-/* Of the first neighbour, which is a multiple of as many as there are, it is asked whether it is at a multiple or beyond: so
- * elements that move together are tested alike. */
+/* What is a multiple of as many as there are neighbours is asked whether it is at a multiple or beyond: so elements that move
+ * together are tested alike. */
 static fb_when test_there(const void *ctx, fb_when when)
 {
     const window_at *w = ctx;
-    const int64_t each = w->f->x.each;
-    fb_index_pool *pool = w->f->e->nest->pool;
-    int64_t off;
-    when.at = index_there(ctx, when.at);
-    if (!fb_ix_is_const(pool, fb_ix_sub(pool, when.at, w->first), &off)) return when;
-    when.at = w->first;
-    when.low = fb_floor_div(when.low - off + each - 1, each) * each;
-    when.high = fb_floor_div(when.high - off + each - 1, each) * each;
+    const int each = w->f->x.each;
+    fb_ix whole, at = index_there(ctx, when.at);
+    int rest;
+    when.at = at;
+    if (!fb_window_whole(w->f->e->nest->pool, each, at, &whole, &rest)) return when;
+    when.at = whole;
+    when.low = fb_floor_div(when.low - rest + each - 1, each) * each;
+    when.high = fb_floor_div(when.high - rest + each - 1, each) * each;
     return when;
 }
 
@@ -1398,7 +1398,7 @@ static const char *load_once(frame *f, const fb_value *v, const window_at *at, l
     const fb_dtype dtype = dtype_of_storage(e, v->node);
     fb_ix index = index_there(at, v->at), group;
     int which;
-    if (fb_window_group(e->nest, v, at->first, f->x.each, index, &group, &which)) {
+    if (fb_window_group(e->nest, v, f->x.each, index, &group, &which)) {
         text = fb_arena_printf(e->arena, "fb_load<%d>(&%s)", f->x.each, fb_emit_element(e, v->node, v->table, group));
         if (tests)
             text = fb_arena_printf(e->arena, "%s ? %s : fb_pack<%s, %d>{}", tests, text, e->spell->type[dtype].memory,
@@ -1494,10 +1494,13 @@ static void emit_windows(frame *f)
     const bool ragged = groups % f->x.threads != 0;
     if (ragged) fb_emit_if(e, "%s < %" PRId64, group, groups);
     declare_variables(f, &w, group);
+    const char *number = fb_arena_printf(e->nest->arena, "%s_%d", var_name(e, w.first), f->x.each);
+    const fb_ix by = fb_ix_var(e->nest->pool, number, s->rows.extent[s->rows.n - 1] / f->x.each);
+    fb_emit(e, "const fb_at %s = %s / %d;", number, var_name(e, w.first), f->x.each);
     f->sums = declare_each(f, p);
     for (int64_t point = 0; point < points; point++)
         for (int v = 0; v < f->x.each; v++) {
-            const window_at at = {f, p.space, w.first, {point, v}};
+            const window_at at = {f, p.space, by, w.first, {point, v}};
             emit_window_point(f, &at, needed, &all);
         }
     for (int i = 0; i < s->n_values; i++)
@@ -1517,8 +1520,7 @@ static const bool *load_shared(frame *f, const walk *along, fb_pass p, const boo
     bool *shared = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
-        shared[i] =
-            needed[i] && v->kind == FB_VALUE_LOAD && v->space == p.space && fb_is_of_neighbours(e->nest, f->s, v);
+        shared[i] = needed[i] && v->kind == FB_VALUE_LOAD && v->space == p.space && fb_shared_by_all(e->nest, f->s, v);
     }
     load_packs(f, along, p.space, shared);
     for (int i = 0; i < f->s->n_values; i++) {

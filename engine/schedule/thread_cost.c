@@ -160,7 +160,7 @@ static void add_other_rows(const fb_nest *nest, const fb_section *s, const fb_se
     const double steps = ceil(points / x->team), others = x->each - 1;
     bool *own = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++)
-        own[i] = needed[i] && !(s->values[i].kind == FB_VALUE_LOAD && fb_is_of_neighbours(nest, s, &s->values[i]));
+        own[i] = needed[i] && !(s->values[i].kind == FB_VALUE_LOAD && fb_shared_by_all(nest, s, &s->values[i]));
     add_steps(nest, s, s->passes[0].space, &s->spaces[s->passes[0].space], vector, own, steps * others, false, w);
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], others, 1, false, w);

@@ -19,7 +19,8 @@ enum {
     OF = 4, /* of so many loads, so many are left at most */
 };
 
-fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix first, fb_window_place at, fb_ix index)
+fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix group, int rows, fb_window_place at,
+                      fb_ix index)
 {
     const fb_space *along = &s->spaces[space];
     int64_t point = at.point;
@@ -27,32 +28,40 @@ fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix
         index = fb_ix_substitute(pool, index, along->var[d], fb_ix_const(pool, point % along->extent[d]));
         point /= along->extent[d];
     }
-    fb_ix own = fb_ix_add(pool, first, fb_ix_const(pool, at.neighbour));
+    fb_ix own = fb_ix_add(pool, fb_ix_scale(pool, group, rows), fb_ix_const(pool, at.neighbour));
     return fb_ix_substitute(pool, index, s->rows.var[s->rows.n - 1], own);
 }
 
-bool fb_window_group(const fb_nest *nest, const fb_value *v, fb_ix first, int rows, fb_ix at, fb_ix *group, int *which)
+bool fb_window_whole(fb_index_pool *pool, int rows, fb_ix at, fb_ix *whole, int *rest)
 {
-    if (rows < 2 || v->table != FB_NONE || fb_shape_elements(&nest->graph->nodes[v->node].shape) % rows) return false;
-    for (*which = 0; *which < rows; ++*which) {
-        *group = fb_ix_sub(nest->pool, at, fb_ix_const(nest->pool, *which));
-        if (fb_packs(nest, v->node, *group, first, rows)) return true;
+    int64_t left;
+    for (*rest = 0; *rest < rows; ++*rest) {
+        *whole = fb_ix_sub(pool, at, fb_ix_const(pool, *rest));
+        if (fb_ix_is_const(pool, fb_ix_mod(pool, *whole, rows), &left) && left == 0) return true;
     }
     return false;
+}
+
+/* A group that an element is in lies in the storage as the element does, which has whole groups. */
+bool fb_window_group(const fb_nest *nest, const fb_value *v, int rows, fb_ix at, fb_ix *first, int *which)
+{
+    return rows > 1 && v->table == FB_NONE && fb_packs_in_steps(nest, v->node, rows) &&
+           fb_shape_elements(&nest->graph->nodes[v->node].shape) % rows == 0 &&
+           fb_window_whole(nest->pool, rows, at, first, which);
 }
 
 /* Different elements that a load of the pass's space is of, or groups of them. */
 static int64_t loads_of(const fb_nest *nest, const fb_section *s, const fb_value *v, int rows, bool by_groups)
 {
     const int64_t points = fb_space_points(&s->spaces[v->space]);
-    const fb_ix first = s->rows.var[s->rows.n - 1];
+    const fb_ix number = s->rows.var[s->rows.n - 1]; /* of the group: its range does not matter here */
     fb_ix seen[MOST_TEXT], group;
     int64_t n = 0;
     int which;
     for (int64_t p = 0; p < points; p++)
         for (int r = 0; r < rows; r++) {
-            fb_ix at = fb_window_index(nest->pool, s, v->space, first, (fb_window_place){p, r}, v->at);
-            if (by_groups && fb_window_group(nest, v, first, rows, at, &group, &which)) at = group;
+            fb_ix at = fb_window_index(nest->pool, s, v->space, number, rows, (fb_window_place){p, r}, v->at);
+            if (by_groups && fb_window_group(nest, v, rows, at, &group, &which)) at = group;
             int64_t k = 0;
             while (k < n && seen[k] != at) k++;
             if (k == n) seen[n++] = at;
@@ -103,7 +112,7 @@ int fb_window_rows(const fb_nest *nest, const fb_section *s, int64_t rows)
     return 1;
 }
 
-bool fb_is_of_neighbours(const fb_nest *nest, const fb_section *s, const fb_value *v)
+bool fb_shared_by_all(const fb_nest *nest, const fb_section *s, const fb_value *v)
 {
     const fb_ix last = s->rows.var[s->rows.n - 1];
     bool same = !fb_ix_uses(nest->pool, v->at, last);
@@ -122,7 +131,7 @@ int fb_shared_rows(const fb_nest *nest, const fb_section *s, int64_t rows, int t
     fb_section_needed(s, 0, needed);
     for (int i = 0; i < s->n_values; i++) {
         if (!needed[i] || s->values[i].kind != FB_VALUE_LOAD || s->values[i].space != s->passes[0].space) continue;
-        ++*(fb_is_of_neighbours(nest, s, &s->values[i]) ? &same : &own);
+        ++*(fb_shared_by_all(nest, s, &s->values[i]) ? &same : &own);
     }
     fb_free(needed);
     for (int each = ROWS; each > 1 && own > 0; each /= 2) {

@@ -17,13 +17,15 @@ int fb_window_rows(const fb_nest *nest, const fb_section *s, int64_t rows);
  * the same for all of them; 1: it pays for none. */
 int fb_shared_rows(const fb_nest *nest, const fb_section *s, int64_t rows, int team);
 /* Is the load of the pass the same for neighbouring rows? */
-bool fb_is_of_neighbours(const fb_nest *nest, const fb_section *s, const fb_value *v);
-/* An index at that place, `first` being the first neighbour's last row variable. */
-fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix first, fb_window_place at,
+bool fb_shared_by_all(const fb_nest *nest, const fb_section *s, const fb_value *v);
+/* An index at that place: the first neighbour's last row variable is `rows` times `group`. */
+fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix group, int rows, fb_window_place at,
                       fb_ix index);
-/* The aligned group of `rows` elements that element `at` of a load is in, and which of these it is; false where its elements do
- * not move as such groups. `first` stands for multiples of `rows`. */
-bool fb_window_group(const fb_nest *nest, const fb_value *v, fb_ix first, int rows, fb_ix at, fb_ix *group, int *which);
+/* The multiple of `rows` that `at` is at or beyond, and how far; false if that depends on where it is. */
+bool fb_window_whole(fb_index_pool *pool, int rows, fb_ix at, fb_ix *whole, int *rest);
+/* The aligned group of `rows` elements of a load's storage that element `at` is in, and which of these it is; false where there
+ * are no such groups. */
+bool fb_window_group(const fb_nest *nest, const fb_value *v, int rows, fb_ix at, fb_ix *first, int *which);
 /* Loads of the pass for so many rows, each group or element counted once. */
 double fb_window_loads(const fb_nest *nest, const fb_section *s, int rows);
 
