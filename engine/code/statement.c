@@ -49,7 +49,7 @@ void fb_say(fb_statements *to, fb_statement_kind kind, const char *format, ...)
 void fb_say_close(fb_statements *to, const char *end)
 {
     fb_statement *closed = to->open;
-    closed->end = end;
+    closed->end = end ? fb_arena_strdup(to->arena, end) : NULL;
     to->open = closed->outer;
     to->next = &closed->next;
     to->last = closed;

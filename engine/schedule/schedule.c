@@ -952,7 +952,7 @@ bool fb_schedule_halves(const fb_nest *nest)
     return nest->n_sections > FEW;
 }
 
-static bool loads(const fb_section *s, fb_id storage)
+bool fb_schedule_loads(const fb_section *s, fb_id storage)
 {
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].kind == FB_VALUE_LOAD && s->values[i].node == storage) return true;
@@ -967,7 +967,7 @@ static bool share_large(const fb_nest *nest)
         const fb_value *v = &first->values[i];
         if (v->kind != FB_VALUE_LOAD || v->node < 0) continue;
         bool all = fb_node_bytes(nest->graph, v->node) > nest->cache_bytes / 2;
-        for (int k = 1; k < nest->n_sections && all; k++) all = loads(&nest->sections[k], v->node);
+        for (int k = 1; k < nest->n_sections && all; k++) all = fb_schedule_loads(&nest->sections[k], v->node);
         if (all) return true;
     }
     return false;

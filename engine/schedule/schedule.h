@@ -98,6 +98,8 @@ bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target);
 int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs);
 /* Does a block find its section by halves? Of a few it asks for each whether it is the one. */
 bool fb_schedule_halves(const fb_nest *nest);
+/* Does the section load anything of that storage? */
+bool fb_schedule_loads(const fb_section *s, fb_id storage);
 /* Do blocks of all sections take turns, one of each? Else those of a section stand one behind the other. */
 bool fb_schedule_in_turn(const fb_nest *nest, const fb_knobs *knobs);
 
