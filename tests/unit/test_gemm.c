@@ -325,6 +325,37 @@ static void test_warpgroups_multiply(void **state)
     }
 }
 
+/* Kernels of one name get others, and are written anew for it, when what they were made with is gone. */
+static void test_several_products_have_their_text(void **state)
+{
+    (void)state;
+    enum { PRODUCTS = 3 };
+    static const char *const names[PRODUCTS] = {"w0", "w1", "w2"};
+    fb_graph *g = fb_graph_new("products");
+    fb_id y = in(g, "x", FB_F16, SHAPE(256, 512));
+    for (int i = 0; i < PRODUCTS; i++) y = OP1(RELU, MATMUL(y, in(g, names[i], FB_F16, SHAPE(512, 512))));
+    g = with_output(g, y);
+    fb_planner *planner = planner_of(g);
+    fb_plan *plan = fb_plan_new(planner);
+    fb_verdict v;
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_MATMUL) {
+            plan = try_edit(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}, &v);
+            plan = fused(plan, i, g->users[g->user_start[i]]);
+        }
+    fb_program *p = lowered("products", plan);
+    assert_int_equal(p->n_kernels, PRODUCTS);
+    for (int k = 0; k < PRODUCTS; k++) {
+        const char *source = p->kernels[k].source;
+        assert_non_null(strstr(source, "}(), 512, 256, 1, 512, 0, fb_tile::A_LINES);"));
+        assert_non_null(strstr(source, "}(), 512, 512, 1, 512, 0, fb_tile::B_LINES);"));
+    }
+    fb_program_free(p);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+}
+
 /* Predicted time of a product whose left operand is op(x), or a join of parts of it, made on the way in. */
 static double us_of_operand(fb_op op, int parts)
 {
@@ -470,6 +501,7 @@ int main(void)
                                        cmocka_unit_test(test_library_accumulates),
                                        cmocka_unit_test(test_windows_are_read_where_they_lie),
                                        cmocka_unit_test(test_warpgroups_multiply),
+                                       cmocka_unit_test(test_several_products_have_their_text),
                                        cmocka_unit_test(test_emulated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
