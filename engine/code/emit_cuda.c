@@ -1346,12 +1346,12 @@ typedef struct {
     const frame *f;
     int space;
     fb_ix group, first; /* the number of the neighbours, and the first one's variable */
+    bool asked;         /* something but loads hangs on where a point is */
     fb_window_place place;
 } window_at;
 
-static fb_ix index_there(const void *ctx, fb_ix at)
+static fb_ix index_there(const window_at *w, fb_ix at)
 {
-    const window_at *w = ctx;
     return fb_window_index(w->f->e->nest->pool, w->f->s, w->space, w->group, w->f->x.each, w->place, at);
 }
 
@@ -1361,7 +1361,7 @@ static fb_when test_there(const void *ctx, fb_when when)
 {
     const window_at *w = ctx;
     const int each = w->f->x.each;
-    fb_ix whole, at = index_there(ctx, when.at);
+    fb_ix whole, at = index_there(w, when.at);
     int rest;
     when.at = at;
     if (!fb_window_whole(w->f->e->nest->pool, each, at, &whole, &rest)) return when;
@@ -1393,8 +1393,7 @@ static const char *name_once(frame *f, const char *type, const char *text, loade
 static const char *load_once(frame *f, const fb_value *v, const window_at *at, loaded_elements *all)
 {
     fb_emitter *e = f->e;
-    const fb_emit_elsewhere there = {index_there, test_there, at};
-    const char *tests = fb_emit_tests_at(e, v->when, &there), *text;
+    const char *tests = fb_emit_tests_at(e, v->when, test_there, at), *text;
     const fb_dtype dtype = dtype_of_storage(e, v->node);
     fb_ix index = index_there(at, v->at), group;
     int which;
@@ -1424,6 +1423,14 @@ static bool asks_where(const fb_section *s, const bool *needed, int space)
     return asks;
 }
 
+/* What is reduced from here on is row number `row`'s of those that are done at once. */
+static void add_to_row(frame *f, int row)
+{
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_value_reduces(&f->s->values[i], f->s->passes[0]))
+            f->sums[i] = fb_arena_printf(f->e->arena, "%s[%d]", each_name(f, i), row);
+}
+
 /* A point of one neighbour's window, in a block of its own; what is loaded stands before it. */
 static void emit_window_point(frame *f, const window_at *at, const bool *needed, loaded_elements *all)
 {
@@ -1432,13 +1439,11 @@ static void emit_window_point(frame *f, const window_at *at, const bool *needed,
     for (int i = 0; i < s->n_values; i++)
         if (needed[i] && s->values[i].kind == FB_VALUE_LOAD && s->values[i].space == at->space)
             e->whole[i] = load_once(f, &s->values[i], at, all);
-    for (int i = 0; i < s->n_values; i++)
-        if (fb_value_reduces(&s->values[i], s->passes[0]))
-            f->sums[i] = fb_arena_printf(e->arena, "%s[%d]", each_name(f, i), at->place.neighbour);
+    add_to_row(f, at->place.neighbour);
     bool *mark = fb_emit_mark(e);
     const int names = fb_names_count(e->used);
     fb_emit_open(e, "%s", "");
-    if (asks_where(s, needed, at->space)) {
+    if (at->asked) {
         fb_emit(e, "const fb_at %s = %s + %d;", var_name(e, s->rows.var[s->rows.n - 1]), var_name(e, at->first),
                 at->place.neighbour);
         declare_point(f, &s->spaces[at->space], fb_emit_number(e, at->place.point));
@@ -1498,9 +1503,10 @@ static void emit_windows(frame *f)
     const fb_ix by = fb_ix_var(e->nest->pool, number, s->rows.extent[s->rows.n - 1] / f->x.each);
     fb_emit(e, "const fb_at %s = %s / %d;", number, var_name(e, w.first), f->x.each);
     f->sums = declare_each(f, p);
+    const bool asked = asks_where(s, needed, p.space);
     for (int64_t point = 0; point < points; point++)
         for (int v = 0; v < f->x.each; v++) {
-            const window_at at = {f, p.space, by, w.first, {point, v}};
+            const window_at at = {f, p.space, by, w.first, asked, {point, v}};
             emit_window_point(f, &at, needed, &all);
         }
     for (int i = 0; i < s->n_values; i++)
@@ -1534,9 +1540,7 @@ static void emit_neighbour(frame *f, const walk *rows, const walk *along, int nu
 {
     fb_emitter *e = f->e;
     const fb_pass p = f->s->passes[0];
-    for (int i = 0; i < f->s->n_values; i++)
-        if (fb_value_reduces(&f->s->values[i], p))
-            f->sums[i] = fb_arena_printf(e->arena, "%s[%d]", each_name(f, i), number);
+    add_to_row(f, number);
     bool *mark = fb_emit_mark(e);
     const int names = fb_names_count(e->used);
     fb_emit_open(e, "%s", "");

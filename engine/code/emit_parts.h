@@ -160,14 +160,8 @@ const char *fb_emit_storage(fb_emitter *e, fb_id storage);
 const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at);
 /* Whether an element is one at all: tests joined by "&&"; NULL when it always is. */
 const char *fb_emit_tests(fb_emitter *e, int when);
-/* Elsewhere than where the printer is: indices and tests as they are there. */
-typedef struct {
-    fb_ix (*index)(const void *ctx, fb_ix at);
-    fb_when (*test)(const void *ctx, fb_when w);
-    const void *ctx;
-} fb_emit_elsewhere;
-/* Whether an element is one there; NULL when it always is. */
-const char *fb_emit_tests_at(fb_emitter *e, int when, const fb_emit_elsewhere *there);
+/* The same elsewhere than where the printer is: `there` (NULL: here) says what a test is there. */
+const char *fb_emit_tests_at(fb_emitter *e, int when, fb_when (*there)(const void *ctx, fb_when w), const void *ctx);
 /* `format` with $0, $1 … replaced. */
 const char *fb_emit_spell(fb_emitter *e, const char *spelling, const char *const *operands, int n);
 

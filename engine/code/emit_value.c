@@ -131,11 +131,11 @@ static const char *test(fb_emitter *e, const fb_when *w)
     return NULL;
 }
 
-const char *fb_emit_tests_at(fb_emitter *e, int when, const fb_emit_elsewhere *there)
+const char *fb_emit_tests_at(fb_emitter *e, int when, fb_when (*there)(const void *ctx, fb_when w), const void *ctx)
 {
     const char *text = NULL;
     for (int c = when; c != FB_NONE; c = e->nest->whens[c].outer) {
-        const fb_when w = there ? there->test(there->ctx, e->nest->whens[c]) : e->nest->whens[c];
+        const fb_when w = there ? there(ctx, e->nest->whens[c]) : e->nest->whens[c];
         const char *t = test(e, &w);
         if (t) text = FB_MUTATE(36, text ? fb_arena_printf(e->arena, "%s && %s", t, text) : t, t);
     }
@@ -144,7 +144,7 @@ const char *fb_emit_tests_at(fb_emitter *e, int when, const fb_emit_elsewhere *t
 
 const char *fb_emit_tests(fb_emitter *e, int when)
 {
-    return fb_emit_tests_at(e, when, NULL);
+    return fb_emit_tests_at(e, when, NULL, NULL);
 }
 
 /* ---- expressions ---- */

@@ -295,11 +295,9 @@ static double sections_us(const fb_machine *m, const fb_analysis *a, const fb_gr
     double again = 0;
     if (nest->n_sections < 2 || fb_schedule_in_turn(nest, a->knobs)) return 0;
     for (int i = 0; i < a->facts.n_reads; i++) {
-        const fb_id node = a->facts.reads[i].node;
-        int sections = 0;
-        if ((double)a->facts.reads[i].bytes * 2 <= (double)m->cache_bytes) continue;
-        for (int k = 0; k < nest->n_sections; k++) sections += fb_schedule_loads(&nest->sections[k], node);
-        again += (double)a->facts.reads[i].bytes * fmax(sections - 1, 0);
+        const double bytes = (double)a->facts.reads[i].bytes;
+        if (bytes * 2 <= (double)m->cache_bytes) continue;
+        again += bytes * fmax(fb_schedule_readers(nest, a->facts.reads[i].node) - 1, 0);
     }
     return again > 0 ? fb_memory_us(m, (double)(c->bytes_read + c->bytes_written) + again) : 0;
 }

@@ -579,6 +579,14 @@ static void add_tall(maker *m)
     add1(m, below(m, 2) ? FB_OP_TANH : FB_OP_NEG, y);
 }
 
+static fb_attrs last_two_swapped(int rank)
+{
+    fb_attrs a = {.n_axes = rank};
+    for (int d = 0; d < rank; d++) a.axes[d] = d;
+    a.axes[rank - 2] = rank - 1, a.axes[rank - 1] = rank - 2;
+    return a;
+}
+
 static void add_contraction(maker *m)
 {
     if (one_in(m, 6)) {
@@ -603,9 +611,7 @@ static void add_contraction(maker *m)
         if (!one_in(m, 3)) s.dim[0] = 1; /* the same one for every batch */
         w = source(m, s, n.dtype);
     } else if (one_in(m, 4)) { /* with itself, turned */
-        fb_attrs a = {.n_axes = n.shape.rank};
-        for (int d = 0; d < a.n_axes; d++) a.axes[d] = d;
-        a.axes[a.n_axes - 2] = a.n_axes - 1, a.axes[a.n_axes - 1] = a.n_axes - 2;
+        const fb_attrs a = last_two_swapped(n.shape.rank);
         w = any_like(m, x, true);
         w = add(m, FB_OP_PERMUTE, &a, 1, &w);
     } else {
@@ -767,9 +773,7 @@ static void add_layer(maker *m)
     }
     default: {
         int rank = at(m, x)->shape.rank;
-        fb_attrs a = {.n_axes = rank};
-        for (int d = 0; d < rank; d++) a.axes[d] = d;
-        a.axes[rank - 2] = rank - 1, a.axes[rank - 1] = rank - 2;
+        const fb_attrs a = last_two_swapped(rank);
         fb_id q = linear(m, x, n), k = linear(m, x, n), v = linear(m, x, any_dim(m));
         fb_id scores = tamed(m, add2(m, FB_OP_MATMUL, q, add(m, FB_OP_PERMUTE, &a, 1, &k)), 10);
         if (scores == FB_NONE) return;
@@ -1178,11 +1182,9 @@ static void add_pictures(maker *m)
 static fb_id even_matrix(maker *m, int64_t batch, int64_t rows, int64_t columns, fb_dtype dtype)
 {
     const bool lies_turned = one_in(m, 3);
-    const int rank = batch ? 3 : 2;
-    fb_shape s = {.rank = rank, .dim = {lies_turned ? columns : rows, lies_turned ? rows : columns}};
+    fb_shape s = {.rank = 2, .dim = {lies_turned ? columns : rows, lies_turned ? rows : columns}};
     if (batch) s = (fb_shape){.rank = 3, .dim = {batch, s.dim[0], s.dim[1]}};
-    fb_attrs order = {.n_axes = rank, .axes = {0, 2, 1}};
-    if (!batch) order.axes[0] = 1, order.axes[1] = 0;
+    const fb_attrs order = last_two_swapped(s.rank);
     fb_id x = source(m, s, dtype);
     return lies_turned ? add(m, FB_OP_PERMUTE, &order, 1, &x) : x;
 }
@@ -1260,9 +1262,7 @@ static fb_id part_of(maker *m, fb_id x, int dim, int64_t start, int64_t stop)
 
 static fb_id turned(maker *m, fb_id x)
 {
-    fb_attrs a = {.n_axes = at(m, x)->shape.rank};
-    for (int d = 0; d < a.n_axes; d++) a.axes[d] = d;
-    a.axes[a.n_axes - 2] = a.n_axes - 1, a.axes[a.n_axes - 1] = a.n_axes - 2;
+    const fb_attrs a = last_two_swapped(at(m, x)->shape.rank);
     return put(m, FB_OP_PERMUTE, &a, 1, &x);
 }
 

@@ -60,7 +60,7 @@ int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int ph
 static int64_t wide_bytes(const fb_gemm_tile *x)
 {
     int64_t steps = (int64_t)x->stages * ((x->m + x->n) * x->k * 2 + 2 * 8), sums = (int64_t)x->m * (x->n + 8) * 4;
-    if (x->tma) return steps + (int64_t)x->m * FB_GEMM_TMA_LINE * 4 + FB_TENSOR_MAP_BYTES;
+    if (x->tma) return steps + (int64_t)x->m * FB_GEMM_TMA_LINE * 4 + FB_GEMM_TMA_MAP_BYTES;
     return steps > sums ? steps : sums;
 }
 

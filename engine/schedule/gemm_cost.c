@@ -82,6 +82,13 @@ static double divided_of(const fb_nest *nest, const fb_section *s)
     return DIVISION * all.n < MOST ? DIVISION * all.n : MOST;
 }
 
+/* Instructions of a function that takes many, beside the one of any op. */
+static double slow_part(const fb_nest *nest, const fb_value *v)
+{
+    if (v->kind != FB_VALUE_OP) return 0;
+    return EXP * fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target);
+}
+
 /* Instructions for each element of an operand, about: where and whether it is loaded, what is made of it, and which of
  * the parts of a join it is, all of which are computed. */
 double fb_gemm_instructions(const fb_nest *nest, const fb_section *s)
@@ -93,8 +100,7 @@ double fb_gemm_instructions(const fb_nest *nest, const fb_section *s)
         if (v->space == FB_NONE || is_long(nest, v)) continue;
         for (int c = v->kind == FB_VALUE_LOAD ? v->when : FB_NONE; c != FB_NONE; c = nest->whens[c].outer) n++;
         n += v->kind == FB_VALUE_LOAD ? LOAD : v->kind == FB_VALUE_SELECT ? SELECT : 1;
-        if (v->kind == FB_VALUE_OP)
-            n += EXP * fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target);
+        n += slow_part(nest, v);
     }
     return n;
 }
@@ -275,10 +281,7 @@ static double slow_instructions(const fb_nest *nest)
     double n = 0;
     for (int i = 0; i < nest->n_sections; i++) {
         const fb_section *s = &nest->sections[i];
-        for (int v = 0; v < s->n_values; v++)
-            if (s->values[v].kind == FB_VALUE_OP)
-                n += EXP * fb_special_cost(fb_node_computed_as(nest->graph, s->values[v].node), s->values[v].dtype,
-                                           nest->target);
+        for (int v = 0; v < s->n_values; v++) n += slow_part(nest, &s->values[v]);
     }
     return n;
 }

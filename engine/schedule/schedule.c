@@ -191,6 +191,15 @@ static int threads_asked(const fb_target *t, const fb_knobs *knobs)
     return threads < t->warp ? t->warp : threads > t->most_threads ? t->most_threads : (int)threads / t->warp * t->warp;
 }
 
+/* Does somebody ask how elements or rows are dealt? Then they are so, and not by another way that pays. */
+static bool is_asked_for(const fb_knobs *knobs)
+{
+    static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (fb_knob_of(knobs, own[i])) return true;
+    return false;
+}
+
 /* Several rows of a block share warps evenly, and a row of its own has the block. */
 static void apply_knobs(const fb_target *t, const fb_knobs *knobs, fb_section_schedule *x)
 {
@@ -403,12 +412,10 @@ static void halve_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section
 /* Neighbouring rows by the thread or the team that has the first, where they load the same. */
 static void join_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x)
 {
-    static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
     const bool alone = x->deal == FB_DEAL_COLUMNS && x->team == 1,
                team = x->deal == FB_DEAL_ROWS && x->team > 1 && x->team <= nest->target->warp;
     if ((!alone && !team) || nest->stage || !is_plain_pass(nest, x->section)) return;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (fb_knob_of(knobs, own[i])) return;
+    if (is_asked_for(knobs)) return;
     x->each = alone ? fb_window_rows(nest, x->section, x->rows) : fb_shared_rows(nest, x->section, x->rows, x->team);
     x->rows_a_block = (int64_t)x->threads / x->team * x->each;
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
@@ -878,15 +885,13 @@ static bool deal_squares(const fb_nest *nest, const fb_knobs *knobs, fb_section_
         FOUR = 4,
         LEAST = 1 << 20, /* bytes that are turned */
     };
-    static const fb_knob own[] = {FB_KNOB_ROWS, FB_KNOB_THREADS, FB_KNOB_VECTOR, FB_KNOB_GRID};
     const fb_section *s = x->section;
     int last = s->rows.n - 1, across;
     int64_t bytes = 0;
     if (!nest->target->grid || nest->stage || nest->n_sections > 1 || s->scatter || s->blocked || s->n_data ||
         s->n_roots > 1)
         return false;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (fb_knob_of(knobs, own[i])) return false;
+    if (is_asked_for(knobs)) return false;
     across = found_across(nest, s, 1);
     if (across == FB_NONE) return false;
     const int turned = turned_by(nest, s, across, &bytes);
@@ -952,11 +957,18 @@ bool fb_schedule_halves(const fb_nest *nest)
     return nest->n_sections > FEW;
 }
 
-bool fb_schedule_loads(const fb_section *s, fb_id storage)
+static bool loads(const fb_section *s, fb_id storage)
 {
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].kind == FB_VALUE_LOAD && s->values[i].node == storage) return true;
     return false;
+}
+
+int fb_schedule_readers(const fb_nest *nest, fb_id storage)
+{
+    int readers = 0;
+    for (int i = 0; i < nest->n_sections; i++) readers += loads(&nest->sections[i], storage);
+    return readers;
 }
 
 /* Does every section read something that the cache does not hold until the next one comes to it? */
@@ -966,9 +978,8 @@ static bool share_large(const fb_nest *nest)
     for (int i = 0; i < first->n_values; i++) {
         const fb_value *v = &first->values[i];
         if (v->kind != FB_VALUE_LOAD || v->node < 0) continue;
-        bool all = fb_node_bytes(nest->graph, v->node) > nest->cache_bytes / 2;
-        for (int k = 1; k < nest->n_sections && all; k++) all = fb_schedule_loads(&nest->sections[k], v->node);
-        if (all) return true;
+        const bool large = fb_node_bytes(nest->graph, v->node) > nest->cache_bytes / 2;
+        if (large && fb_schedule_readers(nest, v->node) == nest->n_sections) return true;
     }
     return false;
 }

@@ -76,7 +76,7 @@ double fb_schedule_ranked_flops(const fb_nest *nest);
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
                                         fb_arena *arena);
 enum { FB_SQUARE = 32 };
-/* Elements along either side of a square: twice as many where they move by a few. */
+/* Elements along either side of a square: so many, or twice as many where they move by a few. */
 static inline int fb_schedule_side(const fb_section_schedule *x)
 {
     return x->each > 1 ? 2 * FB_SQUARE : FB_SQUARE;
@@ -98,8 +98,8 @@ bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target);
 int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs);
 /* Does a block find its section by halves? Of a few it asks for each whether it is the one. */
 bool fb_schedule_halves(const fb_nest *nest);
-/* Does the section load anything of that storage? */
-bool fb_schedule_loads(const fb_section *s, fb_id storage);
+/* Sections that load anything of that storage. */
+int fb_schedule_readers(const fb_nest *nest, fb_id storage);
 /* Do blocks of all sections take turns, one of each? Else those of a section stand one behind the other. */
 bool fb_schedule_in_turn(const fb_nest *nest, const fb_knobs *knobs);
 
