@@ -11,6 +11,9 @@
 // for all of them. A stage is free when all warps of the cluster are done with it; they say so without a fence, for what was
 // there was only read. (With one, .release.cluster, 4096³ took 340 µs on an H200, and 173 to 214 without.)
 //
+// Where tiles are few, SPLIT blocks, a cluster, share the steps of one. Each then gets from all of them the sums of its OWN columns
+// of every strip, always added in the same order, and makes what becomes of these.
+//
 // What is beyond an operand comes as zero.
 
 #ifndef FB_GEMM_TMA
@@ -155,16 +158,19 @@ template <int I, int COUNT, class O, class C> FB_DEVICE void fb_ahead(O open, C 
     close(I, late);
 }
 
-template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, int STAGES, int TOGETHER> struct fb_gemm_tma {
+template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, int STAGES, int TOGETHER, int SPLIT>
+struct fb_gemm_tma {
     static constexpr int STEP = 64, WIDE = 128, BOX = 64;
     static constexpr int GROUPS = M / 64, THREADS = WIDE * (GROUPS + 1), STRIP = N / STRIPS;
-    static constexpr int PART = 32 / STRIPS, LINE = STRIPS * PART + 8;
+    static constexpr int PART = 32 / STRIPS, LINE = STRIPS * PART + 8, OWN = STRIP / SPLIT;
     static_assert(M % 64 == 0 && N % 64 == 0 && N <= 256 && STAGES >= 2, "whole instructions; one step comes while another is used");
-    static_assert(STRIP % BOX == 0 && STRIP % PART == 0 && M <= 256, "a copy brings of one strip alone");
+    static_assert(STRIP % BOX == 0 && OWN % PART == 0 && M <= 256, "a copy brings of one strip alone");
+    static_assert(STRIP % SPLIT == 0 && (SPLIT == 1 || TOGETHER == 1), "a cluster shares operands or steps");
     using parts = fb_chain_wide<ELEM, 64, N, N, STEP, STEP, STAGES>; // its ways to lay tiles and to multiply them
     using A = typename parts::template operand<A_ALONG_K, M, STEP>;
     using B = typename parts::template operand<B_ALONG_K, N, STEP>;
     using registers = float[N / 2];
+    using owned = float[N / SPLIT / 2];
 
     // A copy has LINES lines of the right operand: a strip's, or a block's share of one.
     static constexpr int B_LINES = !B_ALONG_K ? STEP : STRIP < N / TOGETHER ? STRIP : N / TOGETHER;
@@ -185,6 +191,7 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
 
     FB_DEVICE bool brings() { return threadIdx.x >= WIDE * GROUPS; }
     FB_DEVICE unsigned rank() { return blockIdx.x % TOGETHER; }
+    FB_DEVICE int part() { return SPLIT == 1 ? 0 : blockIdx.x % SPLIT; }
 
     // Turns go through bands of BAND clusters' rows, in each column by column.
     template <int ROWS, int COLUMNS, int BAND> FB_DEVICE fb_tile_place place(int turn)
@@ -250,19 +257,20 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
         }
     }
 
-    // One warp asks for a tile's steps. left(ask): ask(map, row, batch) of the tile's first row; right(strip, ask): the same of the
-    // first column of a strip. Meanwhile touch(m, n) of every row and every EVERYth column (0: of none): what will be loaded beside the
-    // sums.
-    template <int EVERY, class L, class R, class T> FB_DEVICE void bring(unsigned char *shared, int first, int steps, L left, R right, T touch)
+    // One warp asks for `steps` steps of a tile from number `from` on. left(ask): ask(map, row, batch) of the tile's first row;
+    // right(strip, ask): the same of the first column of a strip. Meanwhile touch(m, n) of every row and every EVERYth column (0: of
+    // none) that the block makes something of: what will be loaded beside the sums.
+    template <int EVERY, class L, class R, class T>
+    FB_DEVICE void bring(unsigned char *shared, int first, int from, int steps, L left, R right, T touch)
     {
-        constexpr int LINES = EVERY ? (STRIP + EVERY - 1) / EVERY : 1, ALL = EVERY ? M * LINES : 0;
+        constexpr int LINES = EVERY ? (OWN + EVERY - 1) / EVERY : 1, ALL = EVERY ? M * LINES : 0;
         const int lane = threadIdx.x % 32, each = (ALL + steps - 1) / steps;
         if (threadIdx.x / 32 != 4 * GROUPS) return;
 #pragma unroll 1
         for (int s = 0; s < steps; s++) {
-            if (lane == 0) ask(shared, first + s, s * STEP, left, right);
+            if (lane == 0) ask(shared, first + s, (from + s) * STEP, left, right);
             __syncwarp();
-            for (int i = s * each + lane; i < (s + 1) * each && i < ALL; i += 32) touch(i / LINES, i % LINES * EVERY);
+            for (int i = s * each + lane; i < (s + 1) * each && i < ALL; i += 32) touch(i / LINES, part() * OWN + i % LINES * EVERY);
         }
     }
 
@@ -270,7 +278,7 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
     {
         if (threadIdx.x % 32 != 0) return;
 #pragma unroll
-        for (int r = 0; r < TOGETHER; r++) fb_stage_free(&c->empty[step % STAGES], r);
+        for (int r = 0; r < TOGETHER; r++) fb_stage_free(&c->empty[step % STAGES], r + part());
     }
 
     // A thread sends off a step's multiplications and lets go of the step before, so that one is always under way.
@@ -292,25 +300,60 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
         done(c, first + steps - 1);
     }
 
+    // What was summed so far, times `by`.
+    FB_DEVICE void scale(registers &sums, float by)
+    {
+#pragma unroll
+        for (float &sum : sums) sum *= by;
+    }
+
+    // Sums of this block's OWN columns, from all blocks of the cluster: `mine` are of all columns, after the last of `steps` steps.
+    // They go where the steps were, each thread's side by side with its neighbours'.
+    FB_DEVICE void combine(owned &all, const registers &mine, unsigned char *shared, int steps)
+    {
+        static_assert(M * N * 2 <= STAGES * SIZE && OWN % 8 == 0, "sums have room where steps were, and go by fours");
+        constexpr int APART = WIDE * GROUPS * 4;
+        float *const place = reinterpret_cast<float *>(stage(shared, 0)) + threadIdx.x * 4;
+        fb_stage_wait(&at(shared)->empty[(steps - 1) % STAGES], (steps - 1) / STAGES & 1); // all have read all steps
+#pragma unroll
+        for (int i = 0; i < N / 8; i++)
+            fb_store(place + i * APART, fb_pack<float, 4>{mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], mine[4 * i + 3]});
+        fb_cluster_meet();
+#pragma unroll
+        for (int i = 0; i < N / SPLIT / 8; i++) {
+            const float *const from = place + (i / (OWN / 8) * (STRIP / 8) + part() * (OWN / 8) + i % (OWN / 8)) * APART;
+            fb_pack<float, 4> found[SPLIT];
+#pragma unroll
+            for (int p = 0; p < SPLIT; p++) fb_take_16(found[p], from, p);
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                all[4 * i + e] = found[0].at[e];
+#pragma unroll
+                for (int p = 1; p < SPLIT; p++) all[4 * i + e] += found[p].at[e];
+            }
+        }
+    }
+
     // Of the warp's eighths of rows, number i: its line of 8 columns, which comes from the four threads that have pairs of it, from
     // each strip.
-    FB_DEVICE void take(const registers &sums_of, int i, float (&c)[STRIPS][8])
+    FB_DEVICE void take(const owned &sums_of, int i, float (&c)[STRIPS][8])
     {
 #pragma unroll
         for (int s = 0; s < STRIPS; s++) {
 #pragma unroll
-            for (int e = 0; e < 8; e++) c[s][e] = sums_of[s * STRIP / 2 + i / 2 * 16 + e / 2 * 4 + i % 2 * 2 + e % 2];
+            for (int e = 0; e < 8; e++) c[s][e] = sums_of[s * OWN / 2 + i / 2 * 16 + e / 2 * 4 + i % 2 * 2 + e % 2];
             parts::turn_four(c[s]);
         }
     }
 
     // Lines in registers.
-    template <int VECTOR, class O> FB_DEVICE void lines(const registers &sums_of, O open)
+    template <int VECTOR, class O> FB_DEVICE void lines(const owned &sums_of, O open)
     {
-        constexpr int MOST = VECTOR == 8 && STRIPS == 1 && STRIP % 128 == 0 ? 8 : 4, AHEAD = MOST < STRIP / 16 ? MOST : STRIP / 16;
-        const int row = threadIdx.x / 32 * 16 + (threadIdx.x & 31) / 4, column = (threadIdx.x & 3) * 8;
+        static_assert(OWN % 32 == 0, "whole lines of four threads");
+        constexpr int AHEAD = VECTOR == 8 && STRIPS == 1 && OWN % 128 == 0 ? 8 : OWN % 64 == 0 ? 4 : 2;
+        const int row = threadIdx.x / 32 * 16 + (threadIdx.x & 31) / 4, column = part() * OWN + (threadIdx.x & 3) * 8;
 #pragma unroll
-        for (int first = 0; first < STRIP / 16; first += AHEAD) {
+        for (int first = 0; first < OWN / 16; first += AHEAD) {
             const auto at = [&](int i, int v) { return open(row + (first + i) % 2 * 8, (first + i) / 2 * 32 + column + v); };
             if constexpr (VECTOR == 8) {
                 fb_ahead<0, AHEAD>([&](int i) { return at(i, 0); },
@@ -331,9 +374,9 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
         }
     }
 
-    // PART columns of each strip, from part · PART on, of this warp's rows: strip s's sum of row m and the part's column n is at
+    // PART of its OWN columns of each strip, from part · PART on, of this warp's rows: strip s's sum of row m and the part's column n is at
     // [m * LINE + s * PART + n] until the next part.
-    FB_DEVICE const float *spread(const registers &sums_of, unsigned char *shared, int part)
+    FB_DEVICE const float *spread(const owned &sums_of, unsigned char *shared, int part)
     {
         float *const c = sums(shared);
         const int lane = threadIdx.x & 31, row = threadIdx.x / 32 * 16 + (lane >> 2);
@@ -343,20 +386,20 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
 #pragma unroll
             for (int i = 0; i < PART / 2; i += 2)
                 fb_store(c + (row + (i >> 1 & 1) * 8) * LINE + s * PART + i / 4 * 8 + (lane & 3) * 2,
-                         fb_pack<float, 2>{sums_of[(s * STRIP + part * PART) / 2 + i], sums_of[(s * STRIP + part * PART) / 2 + i + 1]});
+                         fb_pack<float, 2>{sums_of[(s * OWN + part * PART) / 2 + i], sums_of[(s * OWN + part * PART) / 2 + i + 1]});
         __syncwarp();
         return c;
     }
 
     // Parts of lines in shared memory, neighbouring threads at neighbouring columns.
-    template <int VECTOR, class O> FB_DEVICE void by_parts(const registers &sums_of, unsigned char *shared, O open)
+    template <int VECTOR, class O> FB_DEVICE void by_parts(const owned &sums_of, unsigned char *shared, O open)
     {
         constexpr int ACROSS = PART / VECTOR, DOWN = 32 / ACROSS, ROUNDS = 16 / DOWN;
         const int lane = threadIdx.x & 31, row = threadIdx.x / 32 * 16 + lane / ACROSS, column = lane % ACROSS * VECTOR;
 #pragma unroll
-        for (int part = 0; part < STRIP / PART; part++) {
-            const float *const c = spread(sums_of, shared, part);
-            fb_ahead<0, ROUNDS>([&](int i) { return open(row + i * DOWN, part * PART + column); },
+        for (int p = 0; p < OWN / PART; p++) {
+            const float *const c = spread(sums_of, shared, p);
+            fb_ahead<0, ROUNDS>([&](int i) { return open(row + i * DOWN, part() * OWN + p * PART + column); },
                                 [&](int i, const auto &late) { late(c + (row + i * DOWN) * LINE + column); });
         }
     }
@@ -364,7 +407,7 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
     // What becomes of the sums, VECTOR neighbours at a time: open(m, n) loads what else is needed for those from row m and column n
     // on, and returns what is to be done with their sums: late(c), where strip s's are at c[s * 8 + v], or at c[s * PART + v] of
     // fewer than four.
-    template <int VECTOR, class O> FB_DEVICE void each(const registers &sums_of, unsigned char *shared, O open)
+    template <int VECTOR, class O> FB_DEVICE void each(const owned &sums_of, unsigned char *shared, O open)
     {
         if constexpr (VECTOR >= 4)
             lines<VECTOR>(sums_of, open);
@@ -372,11 +415,18 @@ template <class ELEM, int M, int N, int STRIPS, bool A_ALONG_K, bool B_ALONG_K, 
             by_parts<VECTOR>(sums_of, shared, open);
     }
 
-    // Of what others still send to, no block may end.
+    // Those that bring, while the others combine().
+    FB_DEVICE void meet_others()
+    {
+        __syncwarp();
+        fb_cluster_meet();
+    }
+
+    // Of what others still send to, or read, no block may end.
     FB_DEVICE void end()
     {
         __syncwarp();
-        if constexpr (TOGETHER > 1) fb_cluster_meet();
+        if constexpr (TOGETHER * SPLIT > 1) fb_cluster_meet();
     }
 };
 

@@ -1,13 +1,15 @@
 /* Tiles of the gemm family by kernels/gemm_tma.cuh: blocks stay and go from tile to tile, one warp asks for operands by
  * tensor maps, and each warp makes what becomes of its rows of sums, a part of their columns at a time.
  *
- * requires  a tiled nest of one phase, its tile one of tma
+ * requires  a tiled nest, its tile one of tma
  * provides  the kernel
  */
+#include "base/integer.h"
 #include "code/emit_tiled.h"
 #include "code/names.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 typedef fb_emit_tiled writer;
 
@@ -36,26 +38,56 @@ static const char *batch_in(const writer *w, const fb_tile_even *x)
     return x->batch && w->t->batch > 1 ? "fb_here.batch" : "0";
 }
 
+/* What a phase is multiplied by: its operands may lie in other ways than those of the first. */
+static const char *tile_of(const writer *w, int phase)
+{
+    const fb_nest *nest = w->e->nest;
+    const bool same = fb_tile_left(nest, phase).along_k == fb_tile_left(nest, 0).along_k &&
+                      fb_tile_right(nest, phase).along_k == fb_tile_right(nest, 0).along_k;
+    return same ? "fb_tile" : fb_arena_printf(w->e->arena, "fb_tile%d", phase + 1);
+}
+
+static void write_type(const writer *w, int phase)
+{
+    const fb_gemm_tile *x = &w->tile;
+    const char *const name = tile_of(w, phase);
+    if (phase && strcmp(name, "fb_tile") == 0) return;
+    fb_emit(w->e, "using %s = fb_gemm_tma<%s, %d, %d, %d, %s, %s, %d, %d, %d>;", name, w->element, x->m, x->n,
+            w->t->n_strips, fb_tile_left(w->e->nest, phase).along_k ? "true" : "false",
+            fb_tile_right(w->e->nest, phase).along_k ? "true" : "false", x->stages, x->cluster, x->split);
+}
+
+/* Maps of left operands come first, one a phase; then those of products. */
 static void write_maps(const writer *w)
 {
     const fb_nest *nest = w->e->nest;
     fb_tile_even x;
-    FB_ASSERT(fb_tile_left_even(nest, 0, &x));
-    write_map(w, 0, nest->n_sections, &w->t->phases[0].left, &x, "fb_tile::A_LINES");
-    for (int p = 0; p < w->t->n_products; p++) {
-        FB_ASSERT(fb_tile_right_even(nest, p, fb_tile_right(nest, 0).along_k, &x));
-        write_map(w, 1 + p, nest->n_sections + w->t->n_phases + p, &w->t->products[p].right, &x, "fb_tile::B_LINES");
+    for (int i = 0; i < w->t->n_phases; i++) {
+        const fb_phase *phase = &w->t->phases[i];
+        const bool along_k = fb_tile_right(nest, i).along_k;
+        FB_ASSERT(fb_tile_left_even(nest, i, &x));
+        write_map(w, i, nest->n_sections + i, &phase->left, &x,
+                  fb_arena_printf(w->e->arena, "%s::A_LINES", tile_of(w, i)));
+        for (int s = 0; s < w->t->n_strips; s++) {
+            const int product = phase->product[s];
+            bool known = false;
+            for (int before = 0; before < s; before++) known |= phase->product[before] == product;
+            if (known) continue;
+            FB_ASSERT(fb_tile_right_even(nest, product, along_k, &x));
+            write_map(w, w->t->n_phases + product, nest->n_sections + w->t->n_phases + product,
+                      &w->t->products[product].right, &x, fb_arena_printf(w->e->arena, "%s::B_LINES", tile_of(w, i)));
+        }
     }
 }
 
 /* What a copy of strip `s` wants: map, column, batch. */
-static const char *strip_of(const writer *w, int s)
+static const char *strip_of(const writer *w, int phase, int s)
 {
-    const fb_phase *p = &w->t->phases[0];
+    const fb_phase *p = &w->t->phases[phase];
     fb_tile_even x;
-    FB_ASSERT(fb_tile_right_even(w->e->nest, p->product[s], fb_tile_right(w->e->nest, 0).along_k, &x));
+    FB_ASSERT(fb_tile_right_even(w->e->nest, p->product[s], fb_tile_right(w->e->nest, phase).along_k, &x));
     return fb_arena_printf(w->e->arena, "fb_ask(fb_own + %d, fb_here.column * %d + %" PRId64 ", %s);",
-                           1 + p->product[s], w->tile.strip, p->column[s], batch_in(w, &x));
+                           w->t->n_phases + p->product[s], w->tile.strip, p->column[s], batch_in(w, &x));
 }
 
 /* "min(…)" of a row or column in the tile, where the tile may reach beyond the last. */
@@ -102,21 +134,47 @@ static void write_touched(const writer *w)
     fb_names_forget(e->used, used);
 }
 
-static void write_copies(writer *w, int64_t steps)
+/* Steps of a phase, or of this block's part of them. All parts are as long, for wgmma wants to be under way in loops of which the
+ * compiler knows the length: the last one may end beyond the operands, where all is zero. */
+static const char *steps_of(const writer *w, int phase)
+{
+    return fb_emit_number(w->e, fb_ceil_div(fb_gemm_steps(w->t, &w->tile, phase), w->tile.split));
+}
+
+/* What is loaded beside the sums is touched while the last phase comes. */
+static void write_copies_of(writer *w, int phase)
 {
     fb_emitter *e = w->e;
+    const bool last = phase + 1 == w->t->n_phases;
     fb_tile_even x;
-    FB_ASSERT(fb_tile_left_even(e->nest, 0, &x));
-    fb_emit_list(e, "fb_tile::bring<%d>(fb_shared, fb_step, %" PRId64 ", ", touched(w), steps);
+    FB_ASSERT(fb_tile_left_even(e->nest, phase, &x));
+    fb_emit_list(e, "%s::bring<%d>(fb_shared, fb_step, %s, %s, ", tile_of(w, phase), last ? touched(w) : 0,
+                 w->tile.split > 1 ? "fb_from" : "0", steps_of(w, phase));
     fb_emit_open(e, "[&](auto fb_ask)");
-    fb_emit(e, "fb_ask(fb_own, fb_here.row * %d, %s);", w->tile.m, batch_in(w, &x));
+    fb_emit(e, "fb_ask(fb_own + %d, fb_here.row * %d, %s);", phase, w->tile.m, batch_in(w, &x));
     fb_emit_close_by(e, "},");
     fb_emit_open(e, "[&](int fb_strip, auto fb_ask)");
-    for (int s = 0; s + 1 < w->t->n_strips; s++) fb_emit(e, "if (fb_strip == %d) return %s", s, strip_of(w, s));
-    fb_emit(e, "%s", strip_of(w, w->t->n_strips - 1));
+    for (int s = 0; s + 1 < w->t->n_strips; s++) fb_emit(e, "if (fb_strip == %d) return %s", s, strip_of(w, phase, s));
+    fb_emit(e, "%s", strip_of(w, phase, w->t->n_strips - 1));
     fb_emit_close_by(e, "},");
-    write_touched(w);
+    if (last)
+        write_touched(w);
+    else
+        fb_emit(e, "[](int, int) {});");
     fb_emit_close_by(e, NULL);
+}
+
+static void write_next_step(const writer *w, int phase)
+{
+    fb_emit(w->e, "fb_step += %s;", steps_of(w, phase));
+}
+
+static void write_copies(writer *w)
+{
+    for (int p = 0; p < w->t->n_phases; p++) {
+        write_copies_of(w, p);
+        write_next_step(w, p);
+    }
 }
 
 /* ---- sums ---- */
@@ -129,7 +187,8 @@ static void write_elements(writer *w)
     fb_str own = {0};
     w->apart = w->by.vector >= FB_GEMM_TMA_FEW ? LINE : FB_GEMM_TMA_PART / w->t->n_strips;
     w->sums = "fb_c";
-    fb_emit_open(e, "fb_tile::each<%d>(fb_sums, fb_shared, [&](const int fb_row, const int fb_column)", w->by.vector);
+    fb_emit_open(e, "fb_tile::each<%d>(%s, fb_shared, [&](const int fb_row, const int fb_column)", w->by.vector,
+                 w->tile.split > 1 ? "fb_all" : "fb_sums");
     fb_emit_section(e, 0);
     fb_emit_tiled_find_sums(w);
     if (w->by.few_rows) fb_str_addf(&own, "m0 + fb_row < %" PRId64, w->t->rows);
@@ -147,28 +206,51 @@ static void write_elements(writer *w)
     fb_str_free(&own);
 }
 
-static void write_tile(writer *w, int64_t steps)
+static void write_tile(writer *w)
 {
     fb_emitter *e = w->e;
     fb_emit(e, "fb_tile::registers fb_sums = {};");
-    fb_emit(e, "fb_tile::multiply(fb_sums, fb_shared, fb_step, %" PRId64 ");", steps);
+    for (int p = 0; p < w->t->n_phases; p++) {
+        const double ratio = w->t->phases[p].ratio;
+        if (ratio != 1) fb_emit(e, "fb_tile::scale(fb_sums, %s);", fb_emit_literal(e, w->t->dtype, ratio));
+        fb_emit(e, "%s::multiply(fb_sums, fb_shared, fb_step, %s);", tile_of(w, p), steps_of(w, p));
+        write_next_step(w, p);
+    }
+    if (w->tile.split > 1) {
+        fb_emit(e, "fb_tile::owned fb_all;");
+        fb_emit(e, "fb_tile::combine(fb_all, fb_sums, fb_shared, %s);", steps_of(w, 0));
+    }
     write_origin(w);
     write_elements(w);
 }
 
 /* ---- the kernel ---- */
 
-/* All tiles of this block, one after the other. */
-static void write_turns(writer *w, void (*write)(writer *, int64_t steps))
+/* Where steps are shared a block has one tile, else all of its own one after the other. */
+static void write_turns(writer *w, void (*write)(writer *))
 {
     fb_emitter *e = w->e;
     const fb_gemm_turns turns = fb_gemm_turns_of(e->nest, &w->tile);
-    fb_emit_for(e, "int", "fb_turn", "fb_first", fb_emit_number(e, turns.all), "fb_clusters");
-    fb_emit(e, "const fb_tile_place fb_here = fb_tile::place<%" PRId64 ", %" PRId64 ", %d>(fb_turn);", turns.rows,
-            turns.columns, w->tile.band);
-    write(w, turns.steps);
-    fb_emit(e, "fb_step += %" PRId64 ";", turns.steps);
-    fb_emit_close(e);
+    const bool one = w->tile.split > 1;
+    if (!one) fb_emit_for(e, "int", "fb_turn", "fb_first", fb_emit_number(e, turns.all), "fb_clusters");
+    fb_emit(e, "const fb_tile_place fb_here = fb_tile::place<%" PRId64 ", %" PRId64 ", %d>(%s);", turns.rows,
+            turns.columns, w->tile.band, one ? "fb_first" : "fb_turn");
+    write(w);
+    if (!one) fb_emit_close(e);
+}
+
+/* Which clusters there are, and which steps of their tiles a block has. */
+static void write_shares(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_gemm_tile *x = &w->tile;
+    fb_emit(e, "int fb_step = 0;");
+    fb_emit(e, "const int fb_first = " FB_BLOCK ".x / %d;", x->cluster * x->split);
+    if (x->split == 1) {
+        fb_emit(e, "const int fb_clusters = " FB_GRID ".x / %d;", x->cluster);
+        return;
+    }
+    fb_emit(e, "const int fb_from = fb_tile::part() * %s;", steps_of(w, 0));
 }
 
 void fb_emit_gemm_tma(fb_emit_tiled *w)
@@ -176,34 +258,32 @@ void fb_emit_gemm_tma(fb_emit_tiled *w)
     fb_emitter *e = w->e;
     const fb_gemm_tile *x = &w->tile;
     const fb_tiled *t = w->t;
-    const int maps = 1 + t->n_products;
+    const int maps = t->n_phases + t->n_products, blocks = x->cluster * x->split;
     fb_needs_text(&e->needs, FB_TEXT_GEMM_TMA);
     e->needs.warpgroups = true;
     fb_emit_remark(e, "by whole warpgroups: 64 rows each multiply, a warp of the last asks for operands");
-    fb_emit(e, "using fb_tile = fb_gemm_tma<%s, %d, %d, %d, %s, %s, %d, %d>;", w->element, x->m, x->n, t->n_strips,
-            fb_tile_left(e->nest, 0).along_k ? "true" : "false", fb_tile_right(e->nest, 0).along_k ? "true" : "false",
-            x->stages, x->cluster);
+    for (int p = 0; p < t->n_phases; p++) write_type(w, p);
     fb_emit(e, "static_assert(fb_tile::THREADS == %d && fb_tile::LINE <= %d, \"as launched\");", x->threads,
             FB_GEMM_TMA_LINE);
     fb_emit(e, "extern __shared__ __align__(1024) unsigned char fb_shared[];");
     fb_emit(e, "static __device__ fb_tensor_map fb_maps[%d];", x->grid[0] * maps);
     fb_emit(e, "fb_tensor_map *const fb_own = fb_maps + " FB_BLOCK ".x %% %d * %d;", x->grid[0], maps);
     fb_emit(e, "fb_tile::begin(fb_shared);");
-    fb_emit(e, "int fb_step = 0;");
-    fb_emit(e, "const int fb_first = " FB_BLOCK ".x / %d, fb_clusters = " FB_GRID ".x / %d;", x->cluster, x->cluster);
+    write_shares(w);
     w->by = fb_tile_epilogue_of(e->nest, e->knobs, x);
     fb_emit_if(e, "fb_tile::brings()");
     fb_emit(e, "fb_tile::begin_bringing();");
     write_maps(w);
     write_turns(w, write_copies);
+    if (x->split > 1) fb_emit(e, "fb_tile::meet_others();");
     fb_emit_close(e);
     fb_emit_if(e, "!fb_tile::brings()");
     fb_emit(e, "fb_tile::begin_multiplying();");
     write_turns(w, write_tile);
     fb_emit_close(e);
     fb_emit(e, "fb_tile::end();");
-    if (x->cluster > 1) {
-        e->function->cluster = e->needs.cluster = x->cluster;
+    if (blocks > 1) {
+        e->function->cluster = e->needs.cluster = blocks;
         e->needs.meets = FB_MEETS_CLUSTER;
     }
 }

@@ -51,6 +51,13 @@ int64_t fb_gemm_steps(const fb_tiled *t, const fb_gemm_tile *x, int phase)
     return fb_ceil_div(t->phases[phase].k, x->k);
 }
 
+static int64_t all_steps(const fb_tiled *t, const fb_gemm_tile *x)
+{
+    int64_t steps = 0;
+    for (int p = 0; p < t->n_phases; p++) steps += fb_gemm_steps(t, x, p);
+    return steps;
+}
+
 int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int phase)
 {
     return fb_gemm_steps(nest->tiled, tile, phase) * tile_bytes(nest->tiled, tile->n, tile->k);
@@ -239,9 +246,9 @@ static int band_of(const fb_nest *nest, const fb_gemm_tile *x)
 fb_gemm_turns fb_gemm_turns_of(const fb_nest *nest, const fb_gemm_tile *x)
 {
     const fb_tiled *t = nest->tiled;
-    fb_gemm_turns turns = {fb_ceil_div(t->rows, (int64_t)x->m * x->cluster), fb_ceil_div(t->columns, x->strip), 0,
-                           fb_gemm_steps(t, x, 0)};
+    fb_gemm_turns turns = {fb_ceil_div(t->rows, (int64_t)x->m * x->cluster), fb_ceil_div(t->columns, x->strip), 0, 0};
     turns.all = turns.rows * turns.columns * t->batch;
+    turns.steps = fb_ceil_div(all_steps(t, x), x->split);
     return turns;
 }
 
@@ -252,8 +259,9 @@ static void stay(const fb_nest *nest, fb_gemm_tile *x)
     enum { BAND = 8 };
     const fb_gemm_turns turns = fb_gemm_turns_of(nest, x);
     const int units = nest->tiled->units;
-    const int64_t clusters = units > x->cluster ? units / x->cluster : 1;
-    x->grid[0] = (int)(turns.all < clusters ? turns.all : clusters) * x->cluster;
+    const int blocks = x->cluster * x->split;
+    const int64_t clusters = units > blocks ? units / blocks : 1;
+    x->grid[0] = (int)(turns.all < clusters ? turns.all : clusters) * blocks;
     x->grid[1] = x->grid[2] = 1;
     x->band = (int)(turns.rows < BAND ? turns.rows : BAND);
 }
@@ -333,16 +341,23 @@ enum {
     BOX = 64, /* columns of a copy */
 };
 
+static bool phase_comes_by_tma(const fb_nest *nest, int phase)
+{
+    const fb_phase *p = &nest->tiled->phases[phase];
+    const bool along_k = fb_tile_right(nest, phase).along_k;
+    fb_tile_even even;
+    if (!fb_tile_left_even(nest, phase, &even)) return false;
+    for (int s = 0; s < nest->tiled->n_strips; s++)
+        if (p->product[s] == FB_NONE || !fb_tile_right_even(nest, p->product[s], along_k, &even)) return false;
+    return true;
+}
+
 /* Does the copy engine bring its operands? Each copy is of one strip. */
 static bool comes_by_tma(const fb_nest *nest, const fb_gemm_tile *x)
 {
-    const fb_tiled *t = nest->tiled;
-    const bool along_k = fb_tile_right(nest, 0).along_k;
-    fb_tile_even even;
-    if (x->strip % BOX || !fb_tile_left_even(nest, 0, &even)) return false;
-    for (int s = 0; s < t->n_strips; s++)
-        if (t->phases[0].product[s] == FB_NONE || !fb_tile_right_even(nest, t->phases[0].product[s], along_k, &even))
-            return false;
+    if (x->strip % BOX) return false;
+    for (int p = 0; p < nest->tiled->n_phases; p++)
+        if (!phase_comes_by_tma(nest, p)) return false;
     const fb_gemm_turns turns = fb_gemm_turns_of(nest, x);
     return turns.all <= INT32_MAX / turns.steps; /* all are counted in an int */
 }
@@ -355,8 +370,22 @@ static int cluster_of(const fb_nest *nest, const fb_gemm_tile *x)
     enum { MANY_ROWS = 8, MANY_STEPS = 16 };
     const fb_tiled *t = nest->tiled;
     const int64_t rows = fb_ceil_div(t->rows, x->m);
-    if (fb_gemm_blocks(t, x) <= t->units || fb_gemm_steps(t, x, 0) < MANY_STEPS || x->n / BOX % 2) return 1;
+    if (fb_gemm_blocks(t, x) <= t->units || all_steps(t, x) < MANY_STEPS || x->n / BOX % 2) return 1;
     return rows % 2 == 0 || rows > MANY_ROWS ? 2 : 1;
+}
+
+/* May a cluster's blocks share the steps of each tile? They do where multiprocessors would have none, or as a knob asks for. All
+ * clusters are there at once: larger ones leave multiprocessors of a GPC over (on an H200, 24 clusters of four are there at once,
+ * 32 are not, nor 16 of eight). Each gets a part of every strip's columns, in whole lines of four threads. (Their sums have to have
+ * room where the steps were: wide_fits.) */
+static bool splits(const fb_tiled *t, const fb_gemm_tile *x, bool asked)
+{
+    enum { LINES = 32, LEAST_STEPS = 4, PAIR = 2 };
+    const int64_t all = all_steps(t, x), part = fb_ceil_div(all, x->split);
+    if (!x->tma || t->n_phases > 1 || x->strip % ((int64_t)x->split * LINES)) return false;
+    const int64_t room = x->split > PAIR ? (int64_t)t->units * 3 / 4 : t->units;
+    if (fb_gemm_blocks(t, x) * x->split > room || part * (x->split - 1) >= all) return false;
+    return asked || part >= LEAST_STEPS;
 }
 
 /* A tile by whole warpgroups that has room, with as many stages as fit. */
@@ -368,15 +397,17 @@ static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     x->warp_n = x->n;
     x->threads = WIDE_GROUP * (x->m / WIDE_ROWS + 1);
     if (x->n % t->n_strips || x->strip % LEAST) return false;
-    x->cluster = cluster_of(nest, x);
+    x->cluster = x->split > 1 ? 1 : cluster_of(nest, x);
     x->tma = comes_by_tma(nest, x);
+    x->near = x->split > 1;
     if (!x->tma) x->cluster = 1;
-    if (!x->tma && (x->m != 2 * WIDE_ROWS || (x->n != 128 && x->n != 256))) return false;
+    if (!x->tma && (t->n_phases > 1 || x->m != 2 * WIDE_ROWS || (x->n != 128 && x->n != 256))) return false;
+    if (x->split > 1 && !splits(t, x, set[FB_KNOB_SPLIT_K] != 0)) return false;
     const bool small = x->tma && (x->m + x->n) * WIDE_STEP * 2 <= SMALL_STAGE;
     const int usual = small ? SMALL_STAGES : WIDE_STAGES;
     for (x->stages = set[FB_KNOB_STAGES] ? (int)set[FB_KNOB_STAGES] : usual; x->stages > 1; x->stages--)
         if (fb_gemm_shared(t, x) <= t->shared_bytes)
-            return true;
+            return x->split == 1 || (int64_t)x->m * x->n * 2 <= (int64_t)x->stages * (x->m + x->n) * x->k;
         else if (set[FB_KNOB_STAGES])
             return false;
     return false;
@@ -389,24 +420,28 @@ static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
  * as many threads as the largest, and then too few registers for each. */
 static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *out)
 {
-    enum { LEAST_STEPS = 4 };
+    enum { LEAST_STEPS = 4, SPLITS = 4 }; /* 1, 2, 4, 8 */
     static const struct {
         int m, n;
     } tiles[] = {{128, 256}, {128, 192}, {128, 128}, {128, 64}, {64, 64}};
     const fb_tiled *t = nest->tiled;
     bool machine = t->capability == 9 && nest->clusters, asked = set[FB_KNOB_TILE_K] == WIDE_STEP;
-    if (!machine || nest->stage || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round || t->n_phases != 1)
-        return false;
-    if ((set[FB_KNOB_TILE_K] && !asked) || set[FB_KNOB_SPLIT_K] > 1) return false;
-    if (!asked && (t->phases[0].k < LEAST_STEPS * WIDE_STEP || t->rows < 2 * WIDE_ROWS)) return false;
-    if (!fb_tile_left(nest, 0).pieces || !fb_tile_right(nest, 0).pieces) return false;
+    int64_t k = 0;
+    if (!machine || nest->stage || !fb_dtype_is_half(t->dtype) || t->whole || t->kept || t->round) return false;
+    if (set[FB_KNOB_TILE_K] && !asked) return false;
+    for (int p = 0; p < t->n_phases; p++) {
+        if (!fb_tile_left(nest, p).pieces || !fb_tile_right(nest, p).pieces) return false;
+        k += t->phases[p].k;
+    }
+    if (!asked && (k < LEAST_STEPS * WIDE_STEP || t->rows < 2 * WIDE_ROWS)) return false;
     double best = INFINITY;
-    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-        fb_gemm_tile x = {.tensor = true, .wide = true, .split = 1, .slices = 1, .k = WIDE_STEP};
-        x.m = tiles[i].m;
-        x.n = tiles[i].n;
+    for (size_t i = 0; i < SPLITS * (sizeof tiles / sizeof *tiles); i++) {
+        fb_gemm_tile x = {.tensor = true, .wide = true, .split = 1 << i % SPLITS, .slices = 1, .k = WIDE_STEP};
+        x.m = tiles[i / SPLITS].m;
+        x.n = tiles[i / SPLITS].n;
         if ((set[FB_KNOB_TILE_M] && set[FB_KNOB_TILE_M] != x.m) || (set[FB_KNOB_TILE_N] && set[FB_KNOB_TILE_N] != x.n))
             continue;
+        if (set[FB_KNOB_SPLIT_K] && set[FB_KNOB_SPLIT_K] != x.split) continue;
         if (!wide_fits(nest, set, &x)) continue;
         x.blocks = fb_gemm_blocks(t, &x);
         if (!asked && !x.tma && x.blocks < t->units) continue;

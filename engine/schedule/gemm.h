@@ -18,14 +18,16 @@ typedef struct {
     int slices;        /* groups of warps that share a tile's k, without tensor cores */
     int stages, usual; /* of the pipeline: so many, and as many as there would be if nobody asked */
     int split;         /* blocks that share one tile's sums over k, parts of which the last one adds up */
-    bool near; /* … or each of them a share of the rows, as a cluster that reaches each other's shared memory */
+    bool near; /* … or each of them a share of the rows, as a cluster that reaches each other's shared memory; tma: of
+                * the columns of each strip */
     int64_t shared_bytes;
     int64_t kept_bytes; /* beside them, where right operands stay from one step of a loop to the next; else 0 */
     int sharing;        /* blocks that a multiprocessor is to have registers for; 0: not said */
     int64_t blocks;
     int band;    /* rows of tiles that go on together, a column of their tiles at a time; 0: one row after the other */
     int grid[3]; /* columns, rows, batch × split; near: columns × split, rows, batch; tma: blocks that stay */
-    int cluster; /* tma: blocks of a cluster, whose tiles lie one above the other and share a right operand */
+    int cluster; /* tma: blocks of a cluster, whose tiles lie one above the other and share a right operand; where sums
+                  * are split, 1 */
 } fb_gemm_tile;
 
 /* Of a nest of family gemm. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
@@ -34,7 +36,7 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
  */
 fb_gemm_tile fb_gemm_tile_had(const fb_nest *nest, const fb_knobs *knobs);
 /* Of tma: what clusters go through in turn, rows of their tiles × columns × batches, how many that is, and how many
- * steps of k each takes. */
+ * steps of k each takes, in all phases; where these are split, a part of them. */
 typedef struct {
     int64_t rows, columns, all, steps;
 } fb_gemm_turns;

@@ -288,8 +288,10 @@ static double slow_instructions(const fb_nest *nest)
 
 fb_wide_tile_work fb_gemm_wide_work(const fb_nest *nest, const fb_gemm_tile *x)
 {
-    return (fb_wide_tile_work){.blocks = x->tma ? fb_gemm_turns_of(nest, x).all * x->cluster : x->blocks,
+    const fb_gemm_turns turns = fb_gemm_turns_of(nest, x);
+    return (fb_wide_tile_work){.blocks = x->tma ? turns.all * x->cluster * x->split : x->blocks,
                                .tma = x->tma,
+                               .split = x->split,
                                .lines = x->tma && fb_tile_epilogue_of(nest, NULL, x).vector >= FB_GEMM_TMA_FEW,
                                .made = slow_instructions(nest),
                                .m = x->m,
@@ -297,7 +299,7 @@ fb_wide_tile_work fb_gemm_wide_work(const fb_nest *nest, const fb_gemm_tile *x)
                                .step = x->k,
                                .a_lines = fb_tile_left(nest, 0).lines,
                                .b_lines = fb_tile_right(nest, 0).lines,
-                               .steps = (double)fb_gemm_steps(nest->tiled, x, 0),
+                               .steps = (double)turns.steps,
                                .stages = x->stages,
                                .usual = x->usual};
 }

@@ -15,8 +15,6 @@ int64_t fb_gemm_blocks(const fb_tiled *t, const fb_gemm_tile *x);
 int64_t fb_gemm_shared(const fb_tiled *t, const fb_gemm_tile *x);
 /* What whole warpgroups do in such a tile, with as many stages as they have by themselves. */
 fb_wide_tile_work fb_gemm_wide_work(const fb_nest *nest, const fb_gemm_tile *x);
-/* Tiles along a phase's k. */
-int64_t fb_gemm_steps(const fb_tiled *t, const fb_gemm_tile *x, int phase);
 
 /* An operand that is computed instead of copied. */
 typedef struct {

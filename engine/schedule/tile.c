@@ -167,7 +167,7 @@ fb_tile_epilogue fb_tile_epilogue_of(const fb_nest *nest, const fb_knobs *knobs,
                           .vector = 1,
                           .few_rows = t->rows % ((int64_t)tile->m * (tile->tma ? tile->cluster : 1)) != 0,
                           .few_columns = !t->whole && fb_tile_across(t, tile) % tile->strip != 0};
-    int64_t line = t->whole ? x.columns : tile->strip;
+    int64_t line = t->whole ? x.columns : tile->tma ? tile->strip / tile->split : tile->strip;
     if (s->rows.n > s->blocked) x.vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
     if (x.vector > FEW && t->n_strips > (tile->tma ? 2 : 1))
         x.vector = FEW;                                      /* or all strips' operands would crowd the registers */

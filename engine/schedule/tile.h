@@ -32,6 +32,9 @@ typedef struct {
 bool fb_tile_left_even(const fb_nest *nest, int phase, fb_tile_even *out);
 bool fb_tile_right_even(const fb_nest *nest, int product, bool along_k, fb_tile_even *out);
 
+/* Tiles along a phase's k. */
+int64_t fb_gemm_steps(const fb_tiled *t, const fb_gemm_tile *x, int phase);
+
 /* Of the sums, element by element. */
 typedef struct {
     int64_t columns; /* that a row of what is stored has */

@@ -62,7 +62,8 @@ typedef struct {
     int m, n, step;
     bool a_lines, b_lines; /* operands of which 128 bytes lie in one line of the cache */
     bool tma;              /* the copy engine brings them all the same, to blocks that stay … */
-    bool lines;            /* … and store eight neighbours at once */
+    bool lines;            /* … and store eight neighbours at once; */
+    int split;             /* so many of which share a tile's steps, of which one has `steps` */
     double made;           /* instructions of slow functions that an element takes */
     double steps;
     int stages, usual; /* as above */

@@ -35,6 +35,7 @@ return fb.script {
     m = fb.int { 1024, min = 1, max = 1 << 20 },
     n = fb.int { 1024, min = 1, max = 1 << 20 },
     k = fb.int { 1024, min = 1, max = 1 << 20 },
+    inner = fb.int { 1024, min = 1, max = 1 << 20, help = "columns of h, in `two`" },
     batch = fb.int { 1, min = 1, max = 4096 },
     left = fb.choice { "plain", "turned" },
     right = fb.choice { "plain", "turned" },
@@ -47,6 +48,12 @@ return fb.script {
     residual = product(function(by, g, p)
       local shape = p.batch > 1 and { p.batch, p.m, p.n } or { p.m, p.n }
       return by("w") + g:input("r", shape, p.dtype)
+    end),
+    -- x W + (h U) / 2, as recurrent layers and low-rank updates have it
+    two = product(function(by, g, p)
+      local h, u = g:input("h", { p.m, p.inner }, p.dtype, { dist = "normal" }),
+        g:param("u", { p.inner, p.n }, p.dtype, { dist = "normal", std = 1 / math.sqrt(p.inner) })
+      return (by("w") + 0.5 * h:matmul(u)):tanh()
     end),
     gate = product(function(by) return nn.silu(by("w")) * by("v") end),
   },

@@ -321,26 +321,31 @@ static inline void case_wide_single(fb_graph *g, fb_dtype d)
 }
 
 /* Columns of which two or four are stored at once, beside what is loaded for them. */
-static inline void few_at_once(fb_graph *g, fb_dtype d, int64_t columns)
+static inline void few_at_once(fb_graph *g, fb_dtype d, int64_t columns, int64_t k)
 {
-    fb_id x = in(g, "x", d, SHAPE(130, 64)), w = in(g, "w", d, SHAPE(columns, 64));
+    fb_id x = in(g, "x", d, SHAPE(130, k)), w = in(g, "w", d, SHAPE(columns, k));
     fb_id r = in(g, "r", d, SHAPE(130, columns)), b = in(g, "b", d, SHAPE(columns));
     out(g, OP2(ADD, OP2(ADD, MATMUL(x, turned(g, w)), b), r));
 }
 
 static inline void case_wide_twos(fb_graph *g, fb_dtype d)
 {
-    few_at_once(g, d, 134);
+    few_at_once(g, d, 134, 64);
+}
+
+static inline void case_wide_twos_deep(fb_graph *g, fb_dtype d)
+{
+    few_at_once(g, d, 134, 456);
 }
 
 static inline void case_wide_fours(fb_graph *g, fb_dtype d)
 {
-    few_at_once(g, d, 268);
+    few_at_once(g, d, 268, 64);
 }
 
 static inline void case_wide_ones(fb_graph *g, fb_dtype d)
 {
-    few_at_once(g, d, 99);
+    few_at_once(g, d, 99, 64);
 }
 
 /* One left operand for all batches. */
@@ -356,6 +361,24 @@ static inline void case_wide_uneven(fb_graph *g, fb_dtype d)
     fb_id x = in(g, "x", d, SHAPE(3, 50, 128)), w = in(g, "w", d, SHAPE(128, 136));
     fb_id rows = NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = SHAPE(120, 128)}), slice_of(g, x, 1, 0, 40, 1));
     out(g, OP1(RELU, MATMUL(rows, w)));
+}
+
+/* x W + (u B) / 2, a thin product that lies in another way; of several rounds. */
+static inline void case_wide_sum(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(200, 328)), w = in(g, "w", d, SHAPE(328, 264)), b = in(g, "b", d, SHAPE(264, 16));
+    fb_id u = in(g, "u", d, SHAPE(16, 200)), update = MATMUL(turned(g, u), turned(g, b));
+    fb_id sum = OP2(ADD, MATMUL(x, w), OP2(MUL, update, constant(g, d, 0.5)));
+    out(g, OP1(TANH, OP2(ADD, sum, in(g, "r", d, SHAPE(200, 264)))));
+}
+
+/* A gate of two sums of products each. */
+static inline void case_wide_sums(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(130, 136)), h = in(g, "h", d, SHAPE(130, 200)), sum[2];
+    for (int i = 0; i < 2; i++)
+        sum[i] = OP2(ADD, MATMUL(x, in(g, NULL, d, SHAPE(136, 136))), MATMUL(h, in(g, NULL, d, SHAPE(200, 136))));
+    out(g, OP2(MUL, OP1(SIGMOID, sum[0]), OP1(TANH, sum[1])));
 }
 
 /* Knobs of a tile by whole warpgroups. */
@@ -447,6 +470,16 @@ static const struct gemm_case {
     {"wide f16, 64 rows", case_wide, FB_F16, WIDE(64, 64), 1},
     {"wide bf16, 64 rows, one column at once", case_wide_ones, FB_BF16, WIDE(64, 64), 2},
     {"wide f16, two products of 64 columns", case_wide_gated, FB_F16, WIDE(128, 128), 0},
+    {"wide bf16, a sum of two", case_wide_sum, FB_BF16, WIDE(128, 128), 1},
+    {"wide f16, a sum of two, many tiles", case_wide_sum, FB_F16, WIDE(64, 64), 2},
+    {"wide f16, a gate of sums", case_wide_sums, FB_F16, WIDE(128, 256), 1},
+    {"wide bf16, shared by 2", case_wide_deep, FB_BF16, {TILE(128, 256), {FB_KNOB_SPLIT_K, 2}}, 0},
+    {"wide f16, shared by 4", case_wide, FB_F16, {TILE(128, 128), {FB_KNOB_SPLIT_K, 4}}, 0},
+    {"wide bf16, shared by 8", case_wide_deep, FB_BF16, {TILE(128, 256), {FB_KNOB_SPLIT_K, 8}}, 0},
+    {"wide turned f16, shared by 2", case_wide_turned, FB_F16, {TILE(64, 64), {FB_KNOB_SPLIT_K, 2}}, 0},
+    {"wide gated f16, shared by 4", case_wide_gated_deep, FB_F16, {TILE(128, 256), {FB_KNOB_SPLIT_K, 4}}, 0},
+    {"wide bf16, one column at once, shared by 2", case_wide_single, FB_BF16, {TILE(128, 64), {FB_KNOB_SPLIT_K, 2}}, 0},
+    {"wide f16, two at once, shared by 4", case_wide_twos_deep, FB_F16, {TILE(128, 256), {FB_KNOB_SPLIT_K, 4}}, 0},
 };
 enum { GEMM_CASES = sizeof gemm_cases / sizeof *gemm_cases };
 

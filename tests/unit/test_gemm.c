@@ -53,8 +53,10 @@ static void test_emulated(void **state)
         const char *source = programs[i]->kernels[0].source;
         bool wide = strncmp(gemm_cases[i].name, "wide", 4) == 0, uneven = strstr(gemm_cases[i].name, "uneven"),
              pairs = wide && strstr(gemm_cases[i].name, "pair");
+        const char *shared_by = strstr(gemm_cases[i].name, "shared by");
         if (!strstr(source, "fb_gemm_wide<") != !uneven || !strstr(source, "fb_gemm_tma<") != !(wide && !uneven) ||
-            (pairs && programs[i]->kernels[0].needs.cluster != 2))
+            (pairs && programs[i]->kernels[0].needs.cluster != 2) ||
+            (shared_by && programs[i]->kernels[0].needs.cluster != atoi(shared_by + sizeof "shared by")))
             fail_msg("%s: another tile", gemm_cases[i].name);
         number[i] = unit_add_cuda(&u, programs[i]);
         fb_plan_free(plan);
@@ -295,15 +297,16 @@ static void test_warpgroups_multiply(void **state)
     static const struct {
         int64_t rows, k, columns;
         fb_dtype dtype;
-        int capability, m, n; /* rows and columns of a tile; 0: the other way */
+        int capability, m, n, split; /* rows and columns of a tile, and blocks that share its steps; 0: the other way */
     } cases[] = {
-        {4096, 4096, 4096, FB_BF16, 9, 128, 256}, {4096, 4096, 4096, FB_BF16, 8, 0, 0},
-        {4096, 4096, 4096, FB_F32, 9, 0, 0},      {2048, 512, 2048, FB_F16, 9, 128, 256},
-        {1024, 768, 3072, FB_BF16, 9, 128, 192},  {1024, 768, 768, FB_BF16, 9, 128, 64},
-        {512, 1024, 1024, FB_F16, 9, 64, 64},     {2048, 768, 768, FB_F16, 9, 128, 128},
-        {127, 1024, 1024, FB_F16, 9, 0, 0},       {8192, 128, 8192, FB_F16, 9, 0, 0},
-        {4096, 1000, 4104, FB_F16, 9, 128, 128},  {4096, 1000, 4100, FB_F16, 9, 0, 0},
-        {4096, 1001, 4096, FB_F16, 9, 0, 0},
+        {4096, 4096, 4096, FB_BF16, 9, 128, 256, 1}, {4096, 4096, 4096, FB_BF16, 8, 0, 0, 1},
+        {4096, 4096, 4096, FB_F32, 9, 0, 0, 1},      {2048, 512, 2048, FB_F16, 9, 128, 256, 1},
+        {1024, 768, 3072, FB_BF16, 9, 128, 192, 1},  {1024, 768, 768, FB_BF16, 9, 128, 64, 1},
+        {512, 1024, 1024, FB_F16, 9, 64, 64, 1},     {2048, 768, 768, FB_F16, 9, 128, 128, 1},
+        {127, 1024, 1024, FB_F16, 9, 0, 0, 1},       {8192, 128, 8192, FB_F16, 9, 0, 0, 1},
+        {4096, 1000, 4104, FB_F16, 9, 128, 128, 1},  {4096, 1000, 4100, FB_F16, 9, 0, 0, 1},
+        {4096, 1001, 4096, FB_F16, 9, 0, 0, 1},      {1024, 3072, 768, FB_BF16, 9, 128, 128, 2},
+        {768, 8192, 768, FB_F16, 9, 128, 256, 4},    {512, 4096, 1024, FB_BF16, 9, 128, 64, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fb_graph *g = fb_graph_new("product");
@@ -317,8 +320,9 @@ static void test_warpgroups_multiply(void **state)
         fb_plan *plan = gemm_plan(planner, &(struct gemm_case){.name = "product"});
         const fb_group *group = fb_plan_group(plan, 0);
         const fb_gemm_tile t = fb_gemm_tile_had(group->nest, &group->knobs);
-        if (t.wide != (cases[i].n > 0) || (t.wide && (t.m != cases[i].m || t.n != cases[i].n)))
-            fail_msg("case %zu: %d, a tile of %d × %d", i, t.wide, t.m, t.n);
+        if (t.wide != (cases[i].n > 0) ||
+            (t.wide && (t.m != cases[i].m || t.n != cases[i].n || t.split != cases[i].split)))
+            fail_msg("case %zu: %d, a tile of %d × %d, shared by %d", i, t.wide, t.m, t.n, t.split);
         fb_plan_free(plan);
         fb_planner_free(planner);
         fb_graph_free(g);

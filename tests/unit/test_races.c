@@ -448,10 +448,10 @@ static fb_graph *wide_product(void)
 }
 
 /* Tiles for one pair of blocks, several each, of more steps than stages; `columns` by lines of eight, or not. */
-static fb_graph *paired_product_of(int64_t columns)
+static fb_graph *paired_product_of(int64_t rows, int64_t columns)
 {
     fb_graph *g = fb_graph_new("pair");
-    fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(200, 968), FB_BF16),
+    fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(rows, 968), FB_BF16),
           b = source(g, FB_OP_PARAM, "b", SHAPE(columns, 968), FB_BF16);
     fb_id turned = NODE(g, FB_OP_PERMUTE, "turned", &((fb_attrs){.n_axes = 2, .axes = {1, 0}}), b);
     return with_output(g, NODE(g, FB_OP_RELU, "r", NULL, NODE(g, FB_OP_MATMUL, "mixed", NULL, a, turned)));
@@ -459,12 +459,18 @@ static fb_graph *paired_product_of(int64_t columns)
 
 static fb_graph *paired_product(void)
 {
-    return paired_product_of(264);
+    return paired_product_of(200, 264);
+}
+
+/* One tile, whose steps a cluster's blocks share. */
+static fb_graph *shared_product(void)
+{
+    return paired_product_of(60, 72);
 }
 
 static fb_graph *paired_product_by_parts(void)
 {
-    return paired_product_of(259);
+    return paired_product_of(200, 259);
 }
 
 enum { ATOMICS = -1 };
@@ -508,6 +514,7 @@ static const struct {
     {"product by tensor maps", paired_product, "fb_gemm_tma<", 0, 2, 0},
     {"product by tensor maps, in parts", paired_product_by_parts, "fb_tile::each<1>(", 0, 2, 0},
     {"squares by fours", turned_by_fours, "[64][66]", 0, 0, 0},
+    {"product by tensor maps, shared", shared_product, "fb_tile::combine(", 0, 0, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -623,7 +630,8 @@ static const struct {
     {29, "if (s > first) done(c, s - 1);", "fb_wide_wait<0>();"},
     {30, "row = threadIdx.x / 32 * 16 + (lane >> 2);", "__syncwarp();"},
     {31, "turned_x_2[j - along][i - across] = ", "fb_meet<256>();"},
-    {30, "sums_of[(s * STRIP + part * PART) / 2 + i + 1]});", "__syncwarp();"},
+    {30, "sums_of[(s * OWN + part * PART) / 2 + i + 1]});", "__syncwarp();"},
+    {32, "place = reinterpret_cast<float *>(stage(shared, 0))", "fb_stage_wait("},
 };
 
 /* With FB_TURN (turn.h) a third of them is run. */
