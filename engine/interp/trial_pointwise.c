@@ -209,6 +209,39 @@ FB_TRIAL_WIDE static void spread_of(int lanes, int n, const double *const *x, do
     }
 }
 
+/* Is the lane infinite on the side of 0 where the exact value is, as where a dtype does not hold it? */
+static bool is_beyond(double exact, double lane)
+{
+    return isinf(lane) && isfinite(exact) && (lane > 0) == (exact > 0);
+}
+
+/* The spread of an operand. A lane that lies beyond it shows by itself what that leads to, and puts nothing on the other
+ * side in reach: what overflows is not less than a bound that it is above. */
+static void spread_within(int lanes, int n, const double *const *x, double *spread)
+{
+    spread_of(lanes, n, x, spread);
+    for (int k = 0; k < n; k++) {
+        if (!isinf(spread[k])) continue;
+        spread[k] = 0;
+        for (int l = 1; l < lanes; l++)
+            if (!is_beyond(x[0][k], x[l][k])) spread[k] = fmax(spread[k], fabs(x[l][k] - x[0][k]));
+    }
+}
+
+/* … and of the difference of two. */
+static void spread_of_difference(const chunk *c, int lanes, int n, const double *const *d, double *spread)
+{
+    spread_of(lanes, n, d, spread);
+    for (int k = 0; k < n; k++) {
+        if (!isinf(spread[k])) continue;
+        spread[k] = 0;
+        for (int l = 1; l < lanes; l++) {
+            bool beyond = is_beyond(c->x[0][0][k], c->x[0][l][k]) || is_beyond(c->x[1][0][k], c->x[1][l][k]);
+            if (!beyond) spread[k] = fmax(spread[k], fabs(d[l][k] - d[0][k]));
+        }
+    }
+}
+
 /* Is a decision open whose quantity lies `margin` from where it turns? */
 static bool is_open(double margin, double spread)
 {
@@ -351,7 +384,7 @@ static void decide_comparisons(const job *j, chunk *c, int64_t at, int n)
     }
     bool decided = true;
     for (int a = 0; a < 2; a++) decided &= j->args[a].x->lanes == 1 || is_decided(j->e->s, j->node->args[a]);
-    spread_of(lanes, n, differences, c->spread);
+    spread_of_difference(c, lanes, n, differences, c->spread);
     compare_apart(j, c, lanes, n, differences[0], apart);
     for (int k = 0; k < n; k++) {
         double d = differences[0][k];
@@ -415,7 +448,7 @@ static void decide_steps(const job *j, chunk *c, int n)
     int lanes = j->e->s->lanes;
     bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL, one_jump = truth || j->node->op == FB_OP_SIGN;
     if (is_decided(j->e->s, j->node->args[0])) return;
-    spread_of(lanes, n, c->x[0], c->spread);
+    spread_within(lanes, n, c->x[0], c->spread);
     for (int k = 0; k < n; k++) {
         double x = c->x[0][0][k], jump = nearest_jump(j, x);
         if (!is_open(fabs(x - jump), c->spread[k])) continue;
@@ -514,7 +547,7 @@ static void decide_zeros(const job *j, chunk *c, int n)
 static void decide_poles(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
-    spread_of(lanes, n, c->x[of], c->spread);
+    spread_within(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
         if (!(c->spread[k] > 0)) continue;
         const double place = place_of_pole(j->node->op, j->node->attrs, c->x[of][0][k]);
@@ -541,7 +574,7 @@ static void decide_sides(const job *j, chunk *c, int n)
     int lanes = j->e->s->lanes, of = turns[j->node->op].operand, beside = 1 - of;
     bool computed = j->args[of].x->lanes > 1 || j->either_zero[of];
     bool one = j->node->args[of] == j->node->args[beside];
-    spread_of(lanes, n, c->x[of], c->spread);
+    spread_within(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
         double x = c->x[of][0][k];
         bool turn = is_open(fabs(x), c->spread[k]) || (computed && x == 0 && c->spread[k] == 0);
@@ -594,8 +627,8 @@ static void decide_edges(const job *j, chunk *c, int n)
     int lanes = j->e->s->lanes;
     bool power = j->node->op == FB_OP_POW, one = power && j->node->args[0] == j->node->args[1];
     double exponents[FB_TRIAL_CHUNK] = {0};
-    spread_of(lanes, n, c->x[0], c->spread);
-    if (power) spread_of(lanes, n, c->x[1], exponents);
+    spread_within(lanes, n, c->x[0], c->spread);
+    if (power) spread_within(lanes, n, c->x[1], exponents);
     for (int k = 0; k < n; k++) {
         double a = c->x[0][0][k], b = power ? c->x[1][0][k] : 0.5, whole = nearbyint(b);
         bool crosses = is_open(fabs(a), c->spread[k]) && is_one_sided(c, 0, lanes, k);
@@ -640,7 +673,7 @@ static void decide_kinks(const job *j, chunk *c, int n)
     for (int l = 0; l < lanes; l++) results[l] = c->y[l];
     spread_of(lanes, n, results, moved);
     for (int a = 0; a < j->node->n_args; a++) {
-        spread_of(lanes, n, c->x[a], c->spread);
+        spread_within(lanes, n, c->x[a], c->spread);
         for (int way = 0; way < n_ways; way++) {
             lead_beyond(j, c, a, ways[way], n, off);
             for (int k = 0; k < n; k++) {

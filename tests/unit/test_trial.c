@@ -994,6 +994,43 @@ static void test_what_overflowed_is_not_decided(void **state)
     rig_free(&r);
 }
 
+/* e^12 is more than f16 holds: infinite in lanes that store it, and above 2 in all. What is decided by that is the same in
+ * each, as what lies below the least of f16 is to a bound above it. */
+static void test_what_overflowed_stays_on_its_side(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double large[] = {12, 15, 65};
+    fb_id y = add1(&r, FB_OP_EXP, data(&r, FB_F16, SHAPE(3), large)), below = add1(&r, FB_OP_NEG, y);
+    fb_id two = constant(&r, FB_F16, 2);
+    const fb_attrs between = {.value = -1.5, .high = 2};
+    fb_id same[] = {add_at(&r, FB_OP_CLAMP, y, between),
+                    add_at(&r, FB_OP_CLAMP, below, between),
+                    add1(&r, FB_OP_RELU, below),
+                    add2(&r, FB_OP_MINIMUM, y, two),
+                    add2(&r, FB_OP_MAXIMUM, two, below),
+                    add1(&r, FB_OP_SIGN, y),
+                    add2(&r, FB_OP_GT, y, two),
+                    add2(&r, FB_OP_LT, two, below),
+                    add2(&r, FB_OP_ATAN2, two, add1(&r, FB_OP_NEG, add1(&r, FB_OP_ABS, y)))};
+    enum { SAME = sizeof same / sizeof *same };
+    fb_id want[SAME + 1];
+    memcpy(want, same, sizeof same);
+    want[SAME] = y;
+    trials *t = try_all(&r, want, SAME + 1);
+    for (int k = 0; k < 3; k++) {
+        assert_true(lanes_with(t, SAME, k, INFINITY) > 0);
+        for (int i = 0; i < SAME; i++) {
+            for (int l = 1; l <= FB_TRIALS; l++) {
+                double off = fabs(t->at[i].v[l][k] - t->at[i].v[0][k]);
+                if (!(off < 0x1p-8)) fail_msg("result %d, element %d turns in lane %d", i, k, l);
+            }
+        }
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 static void test_what_is_not_finite_stays_so(void **state)
 {
     (void)state;
@@ -2810,6 +2847,7 @@ int main(void)
         cmocka_unit_test(test_what_is_flushed_on_the_way),
         cmocka_unit_test(test_overflow_is_told),
         cmocka_unit_test(test_what_overflowed_is_not_decided),
+        cmocka_unit_test(test_what_overflowed_stays_on_its_side),
         cmocka_unit_test(test_what_is_not_finite_stays_so),
         cmocka_unit_test(test_lanes_are_numbers_where_the_exact_one_is_none),
         cmocka_unit_test(test_close_decisions_go_both_ways),
