@@ -592,6 +592,20 @@ static void d_flip(tape *t, const step *s)
     give(t, s->a, put(t, FB_OP_FLIP, (fb_id[]){s->dy}, 1, s->at));
 }
 
+/* Of windows that do not overlap: each lies in its own step, with zeros behind it. */
+static void give_windows_apart(tape *t, const step *s)
+{
+    int d = s->at->dim;
+    fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y), row = in;
+    fb_attrs places = {.n_axes = out.rank};
+    for (int k = 0; k < out.rank; k++) places.axes[k] = k <= d ? k : k == d + 1 ? out.rank - 1 : k - 1;
+    row.dim[d] = out.dim[d] * s->at->step;
+    fb_id dy = fb_tape_padded(t, s->dy, out.rank - 1, 0, s->at->step - s->at->stop);
+    dy = view(t, permuted(t, dy, &places), row);
+    int64_t left = in.dim[d] - row.dim[d]; /* elements behind the last step; of the last one some may be missing */
+    give(t, s->a, left < 0 ? slice(t, dy, d, 0, in.dim[d]) : fb_tape_padded(t, dy, d, 0, left));
+}
+
 /* An element gets the sum over all windows that hold it: place k of the window that begins k before it. With the places
  * as rows that are one element longer than the result, reading on as if they were as long shifts row k by k, and what
  * comes in from the row before is of the zeros at its end. */
@@ -601,6 +615,10 @@ static void d_unfold(tape *t, const step *s)
     fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y);
     int64_t size = s->at->stop, windows = out.dim[d];
     fb_id dy = s->dy;
+    if (s->at->step >= size) {
+        give_windows_apart(t, s);
+        return;
+    }
     if (s->at->step > 1) {
         windows = (windows - 1) * s->at->step + 1;
         dy = slice(t, set_apart(t, dy, d, s->at->step), d, 0, windows);

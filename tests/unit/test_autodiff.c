@@ -330,6 +330,14 @@ static fb_id windowed(rig *r, const fb_id *x, fb_op op)
     return squared(r, add_at(r, FB_OP_UNFOLD, squared(r, y), (fb_attrs){.dim = 3, .stop = 1, .step = 3}));
 }
 
+/* Windows side by side, of which the last one may lack what lies behind its elements. */
+static fb_id windowed_apart(rig *r, const fb_id *x, fb_op op)
+{
+    (void)op;
+    fb_id y = add_at(r, FB_OP_UNFOLD, x[0], (fb_attrs){.dim = 1, .stop = 2, .step = 2});
+    return squared(r, add_at(r, FB_OP_UNFOLD, squared(r, y), (fb_attrs){.dim = 2, .stop = 2, .step = 3}));
+}
+
 static fb_id spread(rig *r, const fb_id *x, fb_op op)
 {
     (void)op;
@@ -361,6 +369,9 @@ static void views(void **state)
     CHECK(rotated, -1, 1, SHAPE(2, 2, 3, 2));
     CHECK(windowed, -1, 1, SHAPE(2, 5, 1, 2));
     CHECK(windowed, -1, 1, SHAPE(1, 2, 3, 4));
+    CHECK(windowed_apart, -1, 1, SHAPE(1, 3, 8));
+    CHECK(windowed_apart, -1, 1, SHAPE(1, 4, 3, 2));
+    CHECK(windowed_apart, -1, 1, SHAPE(2, 2, 5));
     CHECK(spread, -1, 1, SHAPE(2, 1));
     CHECK(spread, -1, 1, SHAPE(1, 5, 4));
     CHECK(spread, -1, 1, SHAPE(3, 1, 1));
@@ -680,6 +691,28 @@ static void what_is_asked_for_may_be_any_value(void **state)
     rig_free(&r);
 }
 
+/* Only what lies in several windows gets a sum. */
+static void windows_apart_are_not_added_up(void **state)
+{
+    (void)state;
+    for (int step = 1; step <= 3; step++) {
+        rig r = rig_new();
+        fb_id x = data(&r, FB_F64, SHAPE(5), (double[]){1, 2, 3, 4, 5}), dx;
+        fb_id y = add_at(&r, FB_OP_UNFOLD, x, (fb_attrs){.dim = 0, .stop = 2, .step = step});
+        fb_id loss = add1(&r, FB_OP_SUM, y);
+        gradients_of(&r, loss, 1, &x, &dx);
+        int sums = 0;
+        for (fb_id i = loss + 1; i < r.g->n_nodes; i++) sums += fb_node_at(r.g, i)->op == FB_OP_SUM;
+        assert_int_equal(sums > 0, step < 2);
+        run_keeping_all(&r, &dx, 1, false);
+        expect_values(&r, dx, 5,
+                      step == 1   ? (double[]){1, 2, 2, 2, 1}
+                      : step == 2 ? (double[]){1, 1, 1, 1, 0}
+                                  : (double[]){1, 1, 0, 1, 1});
+        rig_free(&r);
+    }
+}
+
 static void a_detached_value_is_a_constant(void **state)
 {
     (void)state;
@@ -978,6 +1011,7 @@ int main(void)
         cmocka_unit_test(conventions_are_pytorch_s),
         cmocka_unit_test(a_branch_not_taken_gives_no_nan),
         cmocka_unit_test(what_is_asked_for_may_be_any_value),
+        cmocka_unit_test(windows_apart_are_not_added_up),
         cmocka_unit_test(a_detached_value_is_a_constant),
         cmocka_unit_test(shared_weights_get_their_gradient_from_one_product),
         cmocka_unit_test(a_transposed_weight_gets_its_gradient_as_it_lies),
