@@ -3,7 +3,7 @@
  * on that plan, and those that save time are made, the best first, until none does; on a GPU small kernels are at last
  * tried beside each other. So it is never predicted to be slower than another preset of the same graph. Unlike search
  * it follows one plan and takes no step that does not pay at once, or with the one after it: what a cut makes both
- * sides read may be computed again in each. Nothing is measured.
+ * sides read may be computed again in each, and a product that was cut off may be a library's. Nothing is measured.
  *
  * requires  the other presets of the table, moves, the cost model
  * provides  fb_auto_plan
@@ -127,20 +127,26 @@ static bool stores(const fb_plan *plan, fb_id node)
     return group >= 0 && fb_group_stores(fb_plan_group(plan, group), node);
 }
 
-/* Behind a cut: of what is stored for it the one value that saves most if it is computed again where it is read, and how
- * much; FB_NONE. */
-static int move_behind(autopilot *w, const fb_plan *cut, double *gain)
+/* May the move pay because `cut` was made: is what that stores computed again where it is read, or does a library multiply
+ * what was in one kernel with the rest? */
+static bool is_behind(const autopilot *w, const fb_plan *plan, const fb_move *cut, const fb_move *m)
+{
+    if (m->kind == FB_MOVE_RECOMPUTE) return stores(plan, m->a) && !stores(w->plan, m->a);
+    return m->kind == FB_MOVE_CHOICE && (m->a == cut->a || m->a == cut->b);
+}
+
+/* Behind a cut that makes `plan`: the one move that saves most with it, and how much; FB_NONE. */
+static int move_behind(autopilot *w, const fb_plan *plan, const fb_move *cut, double *gain)
 {
     int best = FB_NONE;
     *gain = 0;
     for (int i = 0; i < w->n_moves && w->left_ahead > 0; i++) {
         const fb_move *m = &w->moves[i];
         fb_edit e;
-        if (m->kind != FB_MOVE_RECOMPUTE || w->declined[i] || !stores(cut, m->a) || stores(w->plan, m->a)) continue;
-        if (!fb_move_edit(cut, m, &e)) continue;
+        if (w->declined[i] || !is_behind(w, plan, cut, m) || !fb_move_edit(plan, m, &e)) continue;
         w->left_ahead--;
-        fb_verdict v = fb_move_try(cut, m, &e, NULL);
-        double own = fb_move_gain(cut, m, &v);
+        fb_verdict v = fb_move_try(plan, m, &e, NULL);
+        double own = fb_move_gain(plan, m, &v);
         if (own > *gain) *gain = own, best = i;
     }
     return best;
@@ -160,7 +166,7 @@ static bool pays(autopilot *w, int move, fb_edit *e, fb_candidate *what, int *be
         fb_plan *to = NULL;
         w->left_ahead--;
         fb_move_try(w->plan, m, e, &to);
-        if (to) *behind = move_behind(w, to, &more);
+        if (to) *behind = move_behind(w, to, m, &more);
         if (to) fb_plan_free(to);
     }
     *what = named(m, e, gain + more);

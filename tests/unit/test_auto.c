@@ -131,9 +131,44 @@ static void small_kernels_share_a_launch(void **state)
     }
 }
 
+/* A convolution in 16 bits with something behind it, where the library multiplies and does not convolve: a cut alone costs,
+ * and with the library's call for what was cut off it pays. */
+static void a_product_that_was_cut_off_may_be_a_librarys(void **state)
+{
+    (void)state;
+    enum { BATCH = 8, CHANNELS = 320, SIZE = 64, KERNEL = 3, PATCH = CHANNELS * KERNEL * KERNEL };
+    fb_error err = {0};
+    fb_graph *made = fb_graph_new("convolution");
+    fb_id x = add_input(made, "x", FB_BF16, SHAPE(BATCH, CHANNELS, SIZE + 2, SIZE + 2));
+    fb_id w[] = {add_input(made, "w", FB_BF16, SHAPE(CHANNELS, PATCH)), FB_NONE};
+    for (int d = 2; d < 4; d++) x = add_op(made, FB_OP_UNFOLD, &x, 1, &(fb_attrs){.dim = d, .stop = KERNEL, .step = 1});
+    x = add_op(made, FB_OP_PERMUTE, &x, 1, &(fb_attrs){.n_axes = 6, .axes = {0, 1, 4, 5, 2, 3}});
+    w[1] = add_op(made, FB_OP_VIEW, &x, 1, &(fb_attrs){.shape = SHAPE(BATCH, PATCH, SIZE * SIZE)});
+    fb_id y = add_op(made, FB_OP_MATMUL, w, 2, NULL);
+    output(made, add_op(made, FB_OP_TANH, &y, 1, NULL), "y");
+    finish(made);
+    fb_graph *g = fb_graph_canonical(made, &err);
+    assert_non_null(g);
+    fb_graph_free(made);
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.convolution.n = 0;
+    fb_planner *p = fb_planner_new(g, &m);
+    fb_plan *plan = fb_preset_find("auto")->make(p, &err), *max = fb_preset_find("max")->make(p, &err);
+    assert_true(plan && max);
+    assert_int_equal(fb_plan_groups(max), 1);
+    assert_int_equal(fb_plan_groups(plan), 2);
+    assert_true(fb_plan_us(plan) < 0.8 * fb_plan_us(max));
+    fb_plan_free(max);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(auto_is_never_behind),
-                                       cmocka_unit_test(small_kernels_share_a_launch)};
+                                       cmocka_unit_test(small_kernels_share_a_launch),
+                                       cmocka_unit_test(a_product_that_was_cut_off_may_be_a_librarys)};
     return cmocka_run_group_tests_name("auto", tests, NULL, NULL);
 }
