@@ -70,11 +70,21 @@ FB_DEVICE void fb_tensor_describe(fb_tensor_map *made, fb_tensor_map *to, const 
                      : "memory");
     }
     __syncwarp();
-    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;\n"
-                 "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(to),
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(to),
                  "r"(map)
                  : "memory");
-    __syncwarp();
+}
+
+// Before a thread copies by a map that another one has made.
+FB_DEVICE void fb_tensor_see(const fb_tensor_map *map)
+{
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
+
+// The warpgroup that brings meets.
+FB_DEVICE void fb_bringing_meet()
+{
+    asm volatile("bar.sync 1, 128;" ::: "memory");
 }
 
 // A box into shared memory, and its bytes into a count of this block; outside of the tensor all is zero.
@@ -178,7 +188,7 @@ struct fb_gemm_tma {
     static constexpr int B_BOXES = B::SIZE / (BOX * B_LINES), B_OUTER = B_ALONG_K ? B_LINES : BOX;
     static_assert(B_BOXES % TOGETHER == 0, "each block brings as much");
 
-    // In shared memory behind the tiles and the warps' pieces: a tensor map while it is made; then counts: a step has come; all
+    // In shared memory behind the tiles and the warps' pieces: tensor maps while they are made, one a warp; then counts: a step has come; all
     // warps of the cluster are done with it.
     struct counts {
         unsigned long long full[STAGES], empty[STAGES];
@@ -187,7 +197,7 @@ struct fb_gemm_tma {
     FB_DEVICE ELEM *stage(unsigned char *shared, int step) { return reinterpret_cast<ELEM *>(shared) + step % STAGES * SIZE; }
     FB_DEVICE float *sums(unsigned char *shared) { return reinterpret_cast<float *>(stage(shared, 0) + STAGES * SIZE); }
     FB_DEVICE fb_tensor_map *map(unsigned char *shared) { return reinterpret_cast<fb_tensor_map *>(sums(shared) + M * LINE); }
-    FB_DEVICE counts *at(unsigned char *shared) { return reinterpret_cast<counts *>(map(shared) + 1); }
+    FB_DEVICE counts *at(unsigned char *shared) { return reinterpret_cast<counts *>(map(shared) + 4); }
 
     FB_DEVICE bool brings() { return threadIdx.x >= WIDE * GROUPS; }
     FB_DEVICE unsigned rank() { return blockIdx.x % TOGETHER; }
@@ -220,13 +230,20 @@ struct fb_gemm_tma {
     FB_DEVICE void begin_bringing() { fb_stage_fewer_registers<40>(); }
     FB_DEVICE void begin_multiplying() { fb_stage_more_registers<232>(); }
 
-    // By the first warp of those that bring.
-    FB_DEVICE void describe(unsigned char *shared, fb_tensor_map *to, const ELEM *first, int inner, int lines, int batches,
-                            long long line, long long batch, int box)
+    // Map number `which`, by one of the warps that bring: they take turns, for each map is waited for.
+    FB_DEVICE void describe(unsigned char *shared, fb_tensor_map *maps, int which, const ELEM *first, int inner, int lines,
+                            int batches, long long line, long long batch, int box)
     {
-        if (threadIdx.x / 32 != 4 * GROUPS) return;
+        if (threadIdx.x / 32 % 4 != which % 4) return;
         const fb_tensor_shape shape = {inner, lines, batches, 2 * line, 2 * (batch ? batch : line), box};
-        fb_tensor_describe(map(shared), to, first, shape);
+        fb_tensor_describe(map(shared) + which % 4, maps + which, first, shape);
+    }
+
+    // All of them are there.
+    template <int MAPS> FB_DEVICE void described(const fb_tensor_map *maps)
+    {
+        fb_bringing_meet();
+        for (int i = 0; i < MAPS; i++) fb_tensor_see(maps + i);
     }
 
     // A step of k from k on, by one thread.

@@ -21,7 +21,7 @@ enum { LINE = 8 }; /* columns that a thread has in a row */
 static void write_map(const writer *w, int map, int part, const fb_operand *o, const fb_tile_even *x, const char *box)
 {
     fb_emitter *e = w->e;
-    fb_emit_list(e, "fb_tile::describe(fb_shared, fb_own + %d, ", map);
+    fb_emit_list(e, "fb_tile::describe(fb_shared, fb_own, %d, ", map);
     fb_emit_open(e, "[&]() -> const %s *", w->element);
     fb_emit_cuda_declare(e, o->batch, "0");
     fb_emit_cuda_declare(e, o->k, "0");
@@ -274,6 +274,7 @@ void fb_emit_gemm_tma(fb_emit_tiled *w)
     fb_emit_if(e, "fb_tile::brings()");
     fb_emit(e, "fb_tile::begin_bringing();");
     write_maps(w);
+    fb_emit(e, "fb_tile::described<%d>(fb_own);", maps);
     write_turns(w, write_copies);
     if (x->split > 1) fb_emit(e, "fb_tile::meet_others();");
     fb_emit_close(e);

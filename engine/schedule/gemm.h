@@ -43,8 +43,8 @@ typedef struct {
 fb_gemm_turns fb_gemm_turns_of(const fb_nest *nest, const fb_gemm_tile *x);
 /* Columns of a strip that a warp makes something of at a time, and floats of a line of them in shared memory. */
 enum { FB_GEMM_TMA_PART = 32, FB_GEMM_TMA_LINE = FB_GEMM_TMA_PART + 8 };
-/* Of a tensor map, while it is made there. */
-enum { FB_GEMM_TMA_MAP_BYTES = 128 };
+/* Of tensor maps while they are made there, one of each warp that copies. */
+enum { FB_GEMM_TMA_MAP_BYTES = 4 * 128 };
 /* Where a thread stores so many neighbours at once, it has them all in registers. */
 enum { FB_GEMM_TMA_FEW = 4 };
 /* k of a part of a phase's sums, where these are split. */
