@@ -992,11 +992,65 @@ static void open_step(frame *f, const walk *w)
     declare_variables(f, w, "fb_p");
 }
 
+/* What a step's or a part's threads before this one have, by the name `before`, and all of them by that of scan_name(all). */
+static void scan_along(frame *f, fb_val v, const char *own, const char *before, const char *more)
+{
+    fb_emitter *e = f->e;
+    const fb_reduction r = fb_emit_reduction(e, v);
+    const char *text =
+        fb_arena_printf(e->arena, "fb_scan_%s<%s, %d>(%s, %s)", f->x.deal == FB_DEAL_COLUMNS ? "columns" : "team",
+                        operation_of(&r), f->x.team, own, scan_name(f, "all", v));
+    fb_emit(e, "const %s %s = %s;", fb_emit_type(e, v), before, more ? fb_emit_running(e, v, more, text) : text);
+}
+
+/* What all threads of this block have of a part, and those of the parts before, of one row. */
+static void give_row(frame *f, fb_val v, const char *words)
+{
+    fb_emitter *e = f->e;
+    const fb_reduction r = fb_emit_reduction(e, v);
+    const int parts = f->x.parts, threads = f->x.threads;
+    const char *total = scan_name(f, "total", v), *carry = scan_name(f, "carry", v);
+    fb_emit(e, "%s = fb_block<%s, %d>(%s);", total, operation_of(&r), threads, total);
+    fb_emit(e, "if (threadIdx.x == 0) fb_long_give(&%s[%s * %d + fb_part], %s);", words, f->block, parts, total);
+    fb_emit_for(e, "int", "fb_before", "threadIdx.x", "fb_part", fb_emit_number(e, threads));
+    fb_emit_run_on(e, v, carry,
+                   fb_arena_printf(e->arena, "fb_long_take(&%s[%s * %d + fb_before])", words, f->block, parts));
+    fb_emit_close(e);
+    fb_emit(e, "%s = fb_block<%s, %d>(%s);", carry, operation_of(&r), threads, carry);
+}
+
+/* Of a row of a warp's, in the words of a part. */
+static const char *column_word(const frame *f, const char *words, const char *part)
+{
+    const int warp = f->e->target->warp;
+    return fb_arena_printf(f->e->arena, "&%s[(%s * %d + %s) * %d + threadIdx.x %% %d]", words, f->block, f->x.parts,
+                           part, warp, warp);
+}
+
+/* … of a warp's rows side by side, of which each has a thread in all warps. */
+static void give_columns(frame *f, fb_val v, const char *words)
+{
+    fb_emitter *e = f->e;
+    const char *carry = scan_name(f, "carry", v), *all = scan_name(f, "all", v);
+    fb_emit_open(e, "%s", "");
+    fb_emit(e, "%s %s;", fb_emit_type(e, v), all);
+    scan_along(f, v, scan_name(f, "total", v), scan_name(f, "inside", v), NULL);
+    fb_emit(e, "if (threadIdx.x < %d) fb_long_give(%s, %s);", e->target->warp, column_word(f, words, "fb_part"), all);
+    fb_emit_for(e, "int", "fb_before", f->lane, "fb_part", fb_emit_number(e, f->x.team));
+    fb_emit_run_on(e, v, carry, fb_arena_printf(e->arena, "fb_long_take(%s)", column_word(f, words, "fb_before")));
+    fb_emit_close(e);
+    scan_along(f, v, carry, scan_name(f, "taken", v), NULL);
+    fb_emit(e, "%s = %s;", carry, all);
+    fb_emit_close(e);
+}
+
 /* What the blocks of the parts before this one have in all, which each says as soon as it knows it. */
 static void carry_from_parts(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
     fb_emitter *e = f->e;
-    const int parts = f->x.parts, threads = f->x.threads;
+    const int parts = f->x.parts;
+    const bool columns = f->x.deal == FB_DEAL_COLUMNS;
+    const int64_t groups = f->x.blocks / parts, words_of = (int64_t)parts * (columns ? e->target->warp : 1);
     for (int i = 0; i < f->s->n_values; i++)
         if (scans_here(f, i, p, needed))
             fb_emit(e, "%s %s = %s;", fb_emit_type(e, i), scan_name(f, "total", i), fb_emit_reduction(e, i).start);
@@ -1011,24 +1065,17 @@ static void carry_from_parts(frame *f, const walk *w, fb_pass p, const bool *nee
     fb_emit_close(e);
     for (int i = 0; i < f->s->n_values; i++) {
         if (!scans_here(f, i, p, needed)) continue;
-        const fb_reduction r = fb_emit_reduction(e, i);
-        const char *total = scan_name(f, "total", i), *carry = scan_name(f, "carry", i),
-                   *words = scan_name(f, "words", i);
+        const char *words = scan_name(f, "words", i);
         fb_emit(e, "static __device__ fb_long_words<%s> %s[%" PRId64 "];", fb_emit_type(e, i), words,
-                f->x.rows * parts);
-        fb_emit(e, "%s = fb_block<%s, %d>(%s);", total, operation_of(&r), threads, total);
-        fb_emit(e, "if (threadIdx.x == 0) fb_long_give(&%s[%s * %d + fb_part], %s);", words, f->block, parts, total);
-        fb_emit_for(e, "int", "fb_before", "threadIdx.x", "fb_part", fb_emit_number(e, threads));
-        fb_emit_run_on(e, i, carry,
-                       fb_arena_printf(e->arena, "fb_long_take(&%s[%s * %d + fb_before])", words, f->block, parts));
-        fb_emit_close(e);
-        fb_emit(e, "%s = fb_block<%s, %d>(%s);", carry, operation_of(&r), threads, carry);
+                groups * words_of);
+        (columns ? give_columns : give_row)(f, i, words);
     }
-    fb_emit(e, "static __device__ unsigned fb_left_%d[%" PRId64 "];", e->number, f->x.rows);
+    fb_emit(e, "static __device__ unsigned fb_left_%d[%" PRId64 "];", e->number, groups);
     fb_emit_if(e, "fb_long_is_last<%d>(&fb_left_%d[%s])", parts, e->number, f->block);
     for (int i = 0; i < f->s->n_values; i++)
         if (scans_here(f, i, p, needed))
-            fb_emit(e, "fb_long_clear<%d>(&%s[%s * %d]);", parts, scan_name(f, "words", i), f->block, parts);
+            fb_emit(e, "fb_long_clear<%" PRId64 ">(&%s[%s * %" PRId64 "]);", words_of, scan_name(f, "words", i),
+                    f->block, words_of);
     fb_emit_close(e);
     fb_needs_text(&e->needs, FB_TEXT_LONG);
     e->needs.meets = FB_MEETS_ROW;
@@ -1060,12 +1107,7 @@ static void go_along(frame *f, const walk *of, fb_pass p, const bool *needed)
         fb_emit_close(e);
         for (int i = 0; i < f->s->n_values && !part; i++) {
             if (!scans_here(f, i, p, needed)) continue;
-            const fb_reduction r = fb_emit_reduction(e, i);
-            const char *team = fb_arena_printf(e->arena, "fb_scan_%s<%s, %d>(%s, %s)",
-                                               f->x.deal == FB_DEAL_COLUMNS ? "columns" : "team", operation_of(&r),
-                                               f->x.team, scan_name(f, "own", i), scan_name(f, "all", i));
-            fb_emit(e, "const %s %s = %s;", fb_emit_type(e, i), scan_name(f, "before", i),
-                    fb_emit_running(e, i, scan_name(f, "carry", i), team));
+            scan_along(f, i, scan_name(f, "own", i), scan_name(f, "before", i), scan_name(f, "carry", i));
             fb_emit_run_on(e, i, scan_name(f, "carry", i), scan_name(f, "all", i));
         }
     }

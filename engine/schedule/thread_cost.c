@@ -32,6 +32,9 @@ enum {
      * padded values (lstm_train, backward.cast_5 of 73 nodes: 39.6 µs) and scans written out (gru, pass[3].add) */
     TESTED = 180,
     TESTED_IN_ROW = 110,
+    /* a step of columns that are gone along: all warps' loads, and what those before have, through shared memory and back. (An
+     * H200: 1024 of 8192 in bf16, 64 steps, 61 µs; 131,072 of 1024, 8 steps of four rounds, 28.) */
+    ALONG = 1100,
     WAIT = 375, /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
     /* whether a block's work is in a section: a branch, to instructions that the first blocks wait for too (recorded on
      * an H200: basecaller, conv3.stack of 15 sections) */
@@ -207,6 +210,7 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
         double points = (double)fb_space_points(&s->spaces[space]) / (each ? x->each : vector);
         add_steps(nest, s, space, each ? &s->rows : &s->spaces[space], each ? x->each : vector, needed,
                   ceil(points / x->team / parts), x->stepped, &w);
+        if (x->scans && x->deal == FB_DEAL_COLUMNS) w.chain += ALONG * ceil(points / x->team / parts / SIDE_BY_SIDE);
         if (x->deal == FB_DEAL_ROWS && x->each > 1) add_other_rows(nest, s, x, needed, vector, points, &w);
     }
     fb_free(needed);

@@ -113,8 +113,8 @@ static const struct {
     {"return g:input('x', {5, 40}):exp():cumsum(1):log()", SCANS, 64},
     {"return g:input('x', {70, 131}):cumsum(1)", SCANS, 0},
     {"return g:input('x', {67, 45}):cumsum(0)", SCANS, 96},
-    {"return (g:input('x', {2, 300, 33}, 'bf16') * 0.01):exp():cumprod(1)", SCANS, 64},
-    {"local x = g:input('x', {2, 259, 32})\n"
+    {"return (g:input('x', {2, 123, 33}, 'bf16') * 0.01):exp():cumprod(1)", SCANS, 64},
+    {"local x = g:input('x', {2, 251, 32})\n"
      "return x:cumsum(1):tanh() - (x * x):flip(1):cumsum(1)",
      SCANS, 128},
     {"return (g:input('x', {130, 35}) * 4):to('i64'):cumsum(0)", SCANS, 32},
@@ -134,6 +134,13 @@ static const struct {
     {"local x = g:input('x', {270, 3})\n"
      "return x:log():transpose(0, 1):rank(1)",
      RANKED, 32},
+    /* columns in parts, of which a block has a warp's */
+    {"return g:input('x', {1301, 70}):cumsum(0)", 3, 128},
+    {"return g:input('x', {2, 1024, 64}, 'bf16'):cumsum(1)", 4, 256},
+    {"return (g:input('x', {900, 33}) * 0.01):exp():cumprod(0)", 5, 1024},
+    {"local x = g:input('x', {2, 1100, 40}, 'f64') "
+     "return (x:cumsum(1) * 0.01 + x):tanh()",
+     2, 64},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
