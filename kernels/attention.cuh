@@ -27,18 +27,75 @@
 
 // ---- PTX -----------------------------------------------------------------------------------------------------------
 
-#define FB_WIDE_128_FROM_REGISTERS(TYPE, ELEM)                                                                             \
-    template <bool B_TURNED> FB_DEVICE void fb_wide_128(float *c, const unsigned *a, fb_wide_tile b, bool add, ELEM)       \
+// Sums of so many columns, in steps of 8 columns: 4 registers of each thread.
+#define FB_OWN_8 "%0, %1, %2, %3"
+#define FB_OWN_16 FB_OWN_8 ", %4, %5, %6, %7"
+#define FB_OWN_24 FB_OWN_16 ", %8, %9, %10, %11"
+#define FB_OWN_32 FB_OWN_24 ", %12, %13, %14, %15"
+#define FB_OWN_40 FB_OWN_32 ", %16, %17, %18, %19"
+#define FB_OWN_48 FB_OWN_40 ", %20, %21, %22, %23"
+#define FB_OWN_56 FB_OWN_48 ", %24, %25, %26, %27"
+#define FB_OWN_72 FB_SUMS_64 ", %32, %33, %34, %35"
+#define FB_OWN_80 FB_OWN_72 ", %36, %37, %38, %39"
+#define FB_OWN_88 FB_OWN_80 ", %40, %41, %42, %43"
+#define FB_OWN_96 FB_OWN_88 ", %44, %45, %46, %47"
+#define FB_OWN_104 FB_OWN_96 ", %48, %49, %50, %51"
+#define FB_OWN_112 FB_OWN_104 ", %52, %53, %54, %55"
+#define FB_OWN_120 FB_OWN_112 ", %56, %57, %58, %59"
+#define FB_OWN_64 FB_SUMS_64
+#define FB_OWN_128 FB_SUMS_128
+#define FB_TO_OWN_4(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define FB_TO_OWN_8(c) FB_TO_OWN_4(c, 0)
+#define FB_TO_OWN_16(c) FB_TO_OWN_8(c), FB_TO_OWN_4(c, 4)
+#define FB_TO_OWN_24(c) FB_TO_OWN_16(c), FB_TO_OWN_4(c, 8)
+#define FB_TO_OWN_32(c) FB_TO_OWN_24(c), FB_TO_OWN_4(c, 12)
+#define FB_TO_OWN_40(c) FB_TO_OWN_32(c), FB_TO_OWN_4(c, 16)
+#define FB_TO_OWN_48(c) FB_TO_OWN_40(c), FB_TO_OWN_4(c, 20)
+#define FB_TO_OWN_56(c) FB_TO_OWN_48(c), FB_TO_OWN_4(c, 24)
+#define FB_TO_OWN_72(c) FB_TO_64(c), FB_TO_OWN_4(c, 32)
+#define FB_TO_OWN_80(c) FB_TO_OWN_72(c), FB_TO_OWN_4(c, 36)
+#define FB_TO_OWN_88(c) FB_TO_OWN_80(c), FB_TO_OWN_4(c, 40)
+#define FB_TO_OWN_96(c) FB_TO_OWN_88(c), FB_TO_OWN_4(c, 44)
+#define FB_TO_OWN_104(c) FB_TO_OWN_96(c), FB_TO_OWN_4(c, 48)
+#define FB_TO_OWN_112(c) FB_TO_OWN_104(c), FB_TO_OWN_4(c, 52)
+#define FB_TO_OWN_120(c) FB_TO_OWN_112(c), FB_TO_OWN_4(c, 56)
+#define FB_TO_OWN_64(c) FB_TO_64(c)
+#define FB_TO_OWN_128(c) FB_TO_128(c)
+
+// c (+)= a · b of 64 rows, N columns and 16 of k, a in registers: as kernels/wgmma.cuh has it of 64 columns. What a strip of b has
+// beyond them is not read.
+template <int N> struct fb_wide_columns;
+#define FB_WIDE_COLUMNS_OF(N, TYPE, ELEM, A0, A1, A2, A3, B, ADD, TURNED)                                                  \
+    template <bool B_TURNED> FB_DEVICE void add(float *c, const unsigned *a, fb_wide_tile b, bool more, ELEM)              \
     {                                                                                                                      \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"                                                          \
-                     "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" FB_SUMS_128                         \
-                     "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"                                                      \
-                     : FB_TO_128(c)                                                                                        \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"((int)add), "n"((int)B_TURNED)          \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                      \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" FB_OWN_##N "}, {" A0 ", " A1     \
+                     ", " A2 ", " A3 "}, " B ", p, 1, 1, " TURNED ";\n}"                                                   \
+                     : FB_TO_OWN_##N(c)                                                                                    \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"((int)more), "n"((int)B_TURNED)         \
                      : "memory");                                                                                          \
     }
-FB_WIDE_128_FROM_REGISTERS("f16", fb_f16)
-FB_WIDE_128_FROM_REGISTERS("bf16", fb_bf16)
+#define FB_WIDE_COLUMNS(N, A0, A1, A2, A3, B, ADD, TURNED)                                                                 \
+    template <> struct fb_wide_columns<N> {                                                                                \
+        FB_WIDE_COLUMNS_OF(N, "f16", fb_f16, A0, A1, A2, A3, B, ADD, TURNED)                                               \
+        FB_WIDE_COLUMNS_OF(N, "bf16", fb_bf16, A0, A1, A2, A3, B, ADD, TURNED)                                             \
+    };
+FB_WIDE_COLUMNS(8, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
+FB_WIDE_COLUMNS(16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+FB_WIDE_COLUMNS(24, "%12", "%13", "%14", "%15", "%16", "%17", "%18")
+FB_WIDE_COLUMNS(32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+FB_WIDE_COLUMNS(40, "%20", "%21", "%22", "%23", "%24", "%25", "%26")
+FB_WIDE_COLUMNS(48, "%24", "%25", "%26", "%27", "%28", "%29", "%30")
+FB_WIDE_COLUMNS(56, "%28", "%29", "%30", "%31", "%32", "%33", "%34")
+FB_WIDE_COLUMNS(64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+FB_WIDE_COLUMNS(72, "%36", "%37", "%38", "%39", "%40", "%41", "%42")
+FB_WIDE_COLUMNS(80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+FB_WIDE_COLUMNS(88, "%44", "%45", "%46", "%47", "%48", "%49", "%50")
+FB_WIDE_COLUMNS(96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+FB_WIDE_COLUMNS(104, "%52", "%53", "%54", "%55", "%56", "%57", "%58")
+FB_WIDE_COLUMNS(112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
+FB_WIDE_COLUMNS(120, "%60", "%61", "%62", "%63", "%64", "%65", "%66")
+FB_WIDE_COLUMNS(128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
 
 // Of the registers that threads of a block began with, those that only copy give some to those that multiply.
 template <int N> FB_DEVICE void fb_registers_fewer()
@@ -115,22 +172,24 @@ template <class T> struct fb_is_inside<fb_inside<T>> {
 };
 
 // ROWS: of a block, 64 for each warpgroup that multiplies. TILE: columns of scores at a time, WIDTH of them altogether. DEPTH:
-// k of the scores, in whole 16s; COLUMNS of V, in whole 64s. COPIERS: threads that copy and do nothing else; 0: all
-// threads copy. HIDES: some scores may be hidden. TURNS: a
-// warpgroup sends off its multiplications while another makes something of its scores. TOGETHER: scores that f makes at once,
-// 1 or 8 (then WIDTH is a multiple of 8, and K and V lie row by row).
+// k of the scores, and COLUMNS of V, in whole 8s: so many are brought and multiplied, though their places are whole strips.
+// COPIERS: threads that copy and do nothing else; 0: all threads copy. HIDES: some scores may be hidden. TURNS: a warpgroup
+// sends off its multiplications while another makes something of its scores. TOGETHER: scores that f makes at once, 1 or 8
+// (then WIDTH is a multiple of 8, and K and V lie row by row).
 template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int STAGES, int COPIERS, bool HIDES, bool TURNS, int TOGETHER> struct fb_attention {
     static constexpr int STRIP = 64, LINE_BYTES = 128, WIDE = 128;
     static constexpr int GROUPS = ROWS / 64, THREADS = WIDE * GROUPS + COPIERS;
     static constexpr int COPYING = COPIERS ? COPIERS : THREADS;
     static constexpr int TILES = (WIDTH + TILE - 1) / TILE;
-    static_assert(ROWS % 64 == 0 && DEPTH % 16 == 0 && COLUMNS % 64 == 0 && (TILE == 64 || TILE == 128), "whole instructions");
-    using wide = fb_chain_wide<ELEM, 64, STRIP, STRIP, STRIP, STRIP, 2>; // its ways to lay and hand out tiles
+    static_assert(ROWS % 64 == 0 && DEPTH % 8 == 0 && COLUMNS % 8 == 0 && (TILE == 64 || TILE == 128), "whole instructions");
+    using wide = fb_chain_wide<ELEM, 64, STRIP, STRIP, STRIP, STRIP, 2>; // its way to hand out sums
 
-    template <bool ALONG_K, int OUTER, int K> struct operand {
+    // INSIDE: k that are brought. An instruction takes 16 of them: an 8 that is missing is zeros from the beginning on.
+    template <bool ALONG_K, int OUTER, int INSIDE> struct operand {
         static constexpr bool TURNED = !ALONG_K;
-        static constexpr int LINES = ALONG_K ? OUTER : K, USED = ALONG_K ? K : OUTER;
-        static constexpr int SIZE = LINES * ((USED + STRIP - 1) / STRIP * STRIP), PIECES = USED / 8;
+        static constexpr int K = (INSIDE + 15) / 16 * 16, LINES = ALONG_K ? OUTER : K, USED = ALONG_K ? K : OUTER;
+        static constexpr int SIZE = LINES * ((USED + STRIP - 1) / STRIP * STRIP);
+        static constexpr int BROUGHT = ALONG_K ? OUTER : INSIDE, PIECES = (ALONG_K ? INSIDE : OUTER) / 8; // of a line
 
         FB_DEVICE fb_wide_tile at(ELEM *tile, int outer, int k)
         {
@@ -139,15 +198,29 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
                                8 * LINE_BYTES);
         }
 
-        // The tile, dealt round the copying threads in pieces. of(outer, k): as kernels/gemm.cuh takes operands.
-        template <class F> FB_DEVICE void load(ELEM *tile, F of)
+        FB_DEVICE ELEM *piece_at(ELEM *tile, int line, int at)
         {
-#pragma unroll 4
-            for (int turn = 0; turn < (LINES * PIECES + COPYING - 1) / COPYING; turn++) {
-                const int i = turn * COPYING + threadIdx.x % COPYING, line = i / PIECES, at = i % PIECES * 8;
-                if (LINES * PIECES % COPYING != 0 && line >= LINES) continue;
+            return tile + at / STRIP * (LINES * STRIP) + line * STRIP + ((at % STRIP / 8) ^ (line & 7)) * 8;
+        }
+
+        FB_DEVICE void clear(ELEM *tile)
+        {
+            for (int i = threadIdx.x; K > INSIDE && i < OUTER; i += THREADS)
+                fb_zero_16(ALONG_K ? piece_at(tile, i, INSIDE) : piece_at(tile, INSIDE + i % 8, i / 8 * 8));
+        }
+
+        // The tile, dealt round the copying threads in pieces. Of a line so many at once as are a power of two: a thread has the
+        // same ones of all its lines then, and divides by nothing. (Copiers have few registers: with four turns at once, those of
+        // several parts are spilled.) of(outer, k): as kernels/gemm.cuh takes operands.
+        template <int FROM = 0, class F> FB_DEVICE void load(ELEM *tile, F of)
+        {
+            constexpr int LEFT = PIECES - FROM, N = LEFT >= 32 ? 32 : LEFT >= 16 ? 16 : LEFT >= 8 ? 8 : LEFT >= 4 ? 4 : LEFT >= 2 ? 2 : 1;
+#pragma unroll(N == PIECES ? 4 : 2)
+            for (int turn = 0; turn < (BROUGHT * N + COPYING - 1) / COPYING; turn++) {
+                const int i = turn * COPYING + threadIdx.x % COPYING, line = i / N, at = (FROM + i % N) * 8;
+                if (BROUGHT * N % COPYING != 0 && line >= BROUGHT) continue;
                 const int outer = ALONG_K ? line : at, k = ALONG_K ? at : line;
-                ELEM *const to = tile + at / STRIP * (LINES * STRIP) + line * STRIP + ((at % STRIP / 8) ^ (line & 7)) * 8;
+                ELEM *const to = piece_at(tile, line, at);
                 if constexpr (fb_is_piece<decltype(of(0, 0))>::value) {
                     fb_copy_piece(to, of(outer, k));
                 } else {
@@ -157,6 +230,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
                     fb_store(to, *reinterpret_cast<const fb_pack<ELEM, 8> *>(piece));
                 }
             }
+            if constexpr (LEFT > N) load<FROM + N>(tile, of);
         }
     };
 
@@ -287,12 +361,8 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
 
     template <class B1, int FROM = 0> FB_DEVICE void send_columns(float *o, const unsigned *p, ELEM *v, int k)
     {
-        constexpr int N = COLUMNS - FROM >= 128 ? 128 : 64;
-        const fb_wide_tile right = B1::at(v, FROM, k);
-        if constexpr (N == 128)
-            fb_wide_128<B1::TURNED>(o, p, right, true, ELEM());
-        else
-            fb_wide_64<B1::TURNED>(o, p, right, true, ELEM());
+        constexpr int N = COLUMNS - FROM >= 128 ? 128 : COLUMNS - FROM;
+        fb_wide_columns<N>::template add<B1::TURNED>(o, p, B1::at(v, FROM, k), true, ELEM());
         if constexpr (COLUMNS > FROM + N) send_columns<B1, FROM + N>(o + N / 2, p, v, k);
     }
 
@@ -388,6 +458,29 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         for (int i = 0; i < TILE / 2; i += 2) p[i / 8][i / 2 % 4] = fb_both_wide(x[i], x[i + 1], ELEM());
     }
 
+    // g(c, m, n) of what the sums have become, as `each` of kernels/wgmma.cuh, 32 columns at a time.
+    template <int VECTOR, bool GUARDED, class G>
+    FB_DEVICE void each(const float (&o)[COLUMNS / 2], const float (&part)[2], int row, int rows, G g)
+    {
+        const int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n += 32)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                float c[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    const int at = n / 2 + 4 * (i / 2) + 2 * h + i % 2;
+                    c[i] = at < COLUMNS / 2 ? o[at] * part[h] : 0;
+                }
+                wide::turn_four(c);
+                const int m = row + (lane >> 2) + 8 * h, column = n + 8 * (lane & 3);
+                if ((GUARDED && m >= rows) || (n + 32 > COLUMNS && column >= COLUMNS)) continue;
+#pragma unroll
+                for (int v = 0; v < 8; v += VECTOR) g(c + v, m, column + v);
+            }
+    }
+
     // f_all: of an element where all of its tile are visible. What f gives is multiplied by `scale` (> 0) to be scores; `hidden`
     // is what f gives for hidden ones. g: what becomes of the result, as in kernels/wgmma.cuh.
     template <int VECTOR, bool RAGGED, class A, class B0, class B1, class COURIER, class SEEN, class FALL, class F, class G>
@@ -475,16 +568,11 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
             all += fb_shuffle(all, 2);
             part[h] = 1 / all;
         }
-#pragma unroll
-        for (int n = 0; n < COLUMNS; n += STRIP) {
-            float sums[32];
-#pragma unroll
-            for (int i = 0; i < 32; i++) sums[i] = o[n / 2 + i] * part[i >> 1 & 1];
-            if (!RAGGED || row + 16 <= rows)
-                wide::template each<VECTOR, false>(sums, row, n, rows, g);
-            else
-                wide::template each<VECTOR, true>(sums, row, n, rows, g);
-        }
+        if (!RAGGED || row + 16 <= rows)
+            each<VECTOR, false>(o, part, row, rows, g);
+        else
+            each<VECTOR, true>(o, part, row, rows, g);
+        __syncwarp(); // some lanes had nothing to store: the compiler would make the next rows' multiplications wait one by one
     }
 
     // What copiers do: all tiles of this block of rows, then those of the next one, and so on until there is none. Its number is
@@ -529,6 +617,9 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         ELEM *const q = reinterpret_cast<ELEM *>(shared), *const k = q + A::SIZE, *const v = k + STAGES * B0::SIZE;
         counts *const c = reinterpret_cast<counts *>(v + STAGES * B1::SIZE);
         if (threadIdx.x == 0) start(c);
+        A::clear(q);
+        for (int s = 0; s < STAGES; s++) B0::clear(k + s * B0::SIZE);
+        if (DEPTH % 16) fb_written_for_wide();
         __syncthreads();
         const int group = fb_warpgroup();
         courier<B0, B1, F0, F1, SEEN> to = {k, v, c, b0_of, b1_of, seen};

@@ -26,6 +26,8 @@ enum {
     WIDE_STAGES = 4,
     /* … and rows of scores go by in tiles */
     ATTEND_DEPTH = 256,
+    ATTEND_PIECE = 8,  /* elements of a copy, and columns that an instruction can leave out */
+    ATTEND_STEP = 16,  /* k of an instruction */
     ATTEND_LEAST = 64, /* rows and columns of scores, where whole warpgroups make them unasked */
     ATTEND_FEW = 128,  /* rows of which several small blocks on a multiprocessor take less than pairs of warpgroups */
     ATTEND_STAGES = 3,
@@ -185,12 +187,12 @@ static bool choose_wide(const fb_nest *nest, fb_chain_tile *out, int size, const
 static bool attention_fits(const fb_chain *c, fb_chain_tile *t, int stages)
 {
     enum { SIZE = 2, COUNT = 8, WORD = 4, WARP = 32 };
-    int64_t across = round_up(t->depth, FB_CHAIN_STRIP);
+    int64_t depth = round_up(t->depth, FB_CHAIN_STRIP), columns = round_up(t->columns, FB_CHAIN_STRIP);
     int groups = t->rows / 64;
     t->stages = stages;
     t->copiers = groups == 2 ? 128 : 0; /* and with them registers move to those that multiply */
     t->threads = groups * 128 + t->copiers;
-    t->shared_bytes = (t->rows * across + stages * t->tile * (across + t->columns)) * SIZE +
+    t->shared_bytes = (t->rows * depth + stages * t->tile * (depth + columns)) * SIZE +
                       (2 + 4 * stages + groups) * COUNT + 2 * (t->threads / WARP + 1) * WORD;
     /* scores, P and sums: of 168 registers a thread where there are three warpgroups, else of 255 */
     int registers = t->tile / 2 + t->tile / 4 + t->columns / 2;
@@ -234,8 +236,8 @@ static bool choose_attention(const fb_nest *nest, fb_chain_tile *out, int size, 
     bool small = c->rows <= ATTEND_FEW;
     for (int rows = knob[FB_KNOB_TILE_M] == ATTEND_MOST_ROWS ? ATTEND_MOST_ROWS : MOST_ROWS; rows >= 64; rows /= 2) {
         fb_chain_tile t = {.tensor = true, .attends = true, .rows = rows, .warp_rows = 16, .step = FB_CHAIN_STRIP};
-        t.depth = round_up(c->link[0].depth, 16);
-        t.columns = round_up(last_of(c)->columns, FB_CHAIN_STRIP);
+        t.depth = round_up(c->link[0].depth, ATTEND_PIECE);
+        t.columns = round_up(last_of(c)->columns, ATTEND_PIECE);
         t.blocks = c->batch * fb_ceil_div(c->rows, rows);
         bool few = rows > 64 && (small || t.blocks * 4 < (int64_t)c->units * 3);
         if ((knob[FB_KNOB_TILE_M] ? rows != knob[FB_KNOB_TILE_M] : few) || t.blocks >= MOST_BLOCKS) continue;
@@ -368,7 +370,7 @@ static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_ch
                            .shared_bytes = x->shared_bytes,
                            .rows = x->rows,
                            .tile = x->tile,
-                           .depth = x->depth,
+                           .depth = round_up(x->depth, ATTEND_STEP),
                            .columns = x->columns,
                            .loads = loads_of_score(nest, false) - packed,
                            .packs = packed};

@@ -22,7 +22,8 @@ typedef struct {
                    * comes so from memory; else 1 */
     int rows, warp_rows; /* of a block, of a warp */
     int tile;            /* columns of the first product that are on chip at once; if whole, all, in whole warps */
-    int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments */
+    int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments;
+                          * if attends, in whole pieces of 16 bytes, of places in whole strips */
     int step;            /* if whole or wide: k of either product that is loaded at once */
     int stages, usual;   /* of the pipeline: so many, and as many as there would be if nobody asked */
     int threads;

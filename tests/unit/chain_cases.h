@@ -76,6 +76,20 @@ static inline fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int
     return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, s), v));
 }
 
+/* The same unmasked, q, k and v lying the other way round: [heads, dim, …]. */
+static inline fb_graph *attention_turned(int64_t heads, int64_t rows, int64_t keys, int64_t dim, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("attention_turned");
+    fb_id q = source(g, FB_OP_INPUT, "q", SHAPE(heads, dim, rows), dtype),
+          k = source(g, FB_OP_INPUT, "k", SHAPE(heads, dim, keys), dtype),
+          v = source(g, FB_OP_INPUT, "v", SHAPE(heads, dim, keys), dtype);
+    fb_id quarter = node(g, FB_OP_CONST, "quarter", &(fb_attrs){.value = 0.25, .dtype = dtype}, 0, NULL);
+    fb_id rows_of_q = NODE(g, FB_OP_PERMUTE, NULL, &turn_last_two, q);
+    fb_id s = NODE(g, FB_OP_MUL, "scaled", NULL, NODE(g, FB_OP_MATMUL, "scores", NULL, rows_of_q, k), quarter);
+    fb_id columns_of_v = NODE(g, FB_OP_PERMUTE, NULL, &turn_last_two, v);
+    return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, s), columns_of_v));
+}
+
 /* The plan with knob tile_k of the kernel that holds `node`: 64 asks for whole warpgroups. */
 static inline fb_plan *with_tile_k(fb_plan *plan, const fb_graph *g, const char *node, int64_t value)
 {

@@ -968,7 +968,6 @@ static void wide_registers(float *c, const unsigned *a, fb_wide_tile b, bool add
         shim::wide_registers<N, B_TURNED, ELEM>(c, a, b, add, __builtin_return_address(0));                                \
     }
 SHIM_WIDE_REGISTERS(64)
-SHIM_WIDE_REGISTERS(128)
 
 // A count: arrivals that a phase takes, those still missing, phases that have ended.
 struct shim_count {
@@ -1270,6 +1269,13 @@ static float fb_sigmoid_wide(float x) { return 1 / (1 + expf(-x)); }
 
 // ---- what attention.cuh says in PTX ----
 
+template <int N> struct fb_wide_columns {
+    template <bool B_TURNED, class ELEM> SHIM_CALLED static void add(float *c, const unsigned *a, fb_wide_tile b, bool more, ELEM)
+    {
+        static_assert(N % 8 == 0 && N <= 128, "there is such an instruction");
+        shim::wide_registers<N, B_TURNED, ELEM>(c, a, b, more, __builtin_return_address(0));
+    }
+};
 static int fb_of_warp(int x) { return x; }
 template <int N> static void fb_registers_fewer() {}
 template <int N> static void fb_registers_more() {}

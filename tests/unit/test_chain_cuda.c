@@ -144,13 +144,28 @@ static void test_attention(void **state)
         {attention(1, 140, 600, 64, LATE, FB_BF16), 1},   /* rows that see nothing */
         {attention(5, 136, 140, 32, CAUSAL, FB_BF16), 2}, /* ten blocks of rows for two that stay */
         {attention(1, 390, 70, 16, NO_MASK, FB_F16), 1},  /* four for one, of one tile each */
+        /* widths that are no whole strips: one and a half, an eight beyond one, less than one; k that is no whole 16s */
+        {attention(2, 130, 384, 96, NO_MASK, FB_BF16), 1},
+        {attention(1, 256, 256, 96, CAUSAL, FB_F16), 1},
+        {attention(1, 260, 300, 80, CAUSAL, FB_BF16), 1},
+        {attention(1, 130, 200, 80, WINDOW, FB_F16), 2},
+        {attention(3, 136, 256, 72, NO_MASK, FB_F16), 2}, /* zeros beyond k outlast blocks of rows */
+        {attention(1, 200, 260, 72, CAUSAL, FB_BF16), 1},
+        {attention(1, 130, 256, 40, NO_MASK, FB_BF16), 1},
+        {attention(1, 64, 100, 112, LATE, FB_BF16), 1},
+        {attention(1, 70, 130, 136, NO_MASK, FB_F16), 1}, /* of two instructions the second has one eight */
+        {attention(1, 130, 129, 77, CAUSAL, FB_BF16), 1}, /* no pieces, and the last eight is not whole */
+        {attention_turned(1, 130, 200, 72, FB_BF16), 1},  /* contiguous along rows and scores */
+        {attention_turned(2, 64, 128, 96, FB_F16), 2},
         /* what comes eight elements at once: whole tiles, a part of one, narrow ones, one warpgroup */
         {attention(1, 130, 256, 64, ADDED, FB_BF16), 1},
         {attention(2, 100, 200, 64, CHOSEN, FB_F16), 1},
         {attention(1, 70, 168, 200, CHOSEN, FB_BF16), 1},
         {attention(2, 64, 104, 40, PADDED, FB_F16), 1},
+        {attention(1, 130, 256, 96, ADDED, FB_F16), 1},
+        {attention(1, 140, 136, 72, CHOSEN, FB_BF16), 1},
     };
-    enum { CASES = sizeof cases / sizeof *cases, TOGETHER = 4 };
+    enum { CASES = sizeof cases / sizeof *cases, TOGETHER = 6 };
     unit u = {0};
     fb_program *programs[CASES];
     int number[CASES];
