@@ -284,6 +284,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
     template <class SEEN> FB_DEVICE int following(int t, bool unseen, SEEN seen)
     {
         if constexpr (HIDES)
+#pragma unroll 1 // of 64 tiles the compiler would keep in registers which ones, more than copiers have
             while (t < TILES && (seen(0, ROWS, t * TILE, TILE) == 0) != unseen) t++;
         return t;
     }
@@ -486,7 +487,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
     template <int VECTOR, bool RAGGED, class A, class B0, class B1, class COURIER, class SEEN, class FALL, class F, class G>
     FB_DEVICE void multiply(COURIER &to, ELEM *q, ELEM *k, ELEM *v, counts *c, place &at, int group, int rows, float scale, float hidden, SEEN seen, FALL f_all, F f, G g)
     {
-        const int row = threadIdx.x / 32 * 16, m = row + (threadIdx.x % 32 >> 2);
+        const int row = fb_of_warp(threadIdx.x / 32 * 16), m = row + (threadIdx.x % 32 >> 2);
         float o[COLUMNS / 2];
         running r;
 #pragma unroll

@@ -396,13 +396,25 @@ static void test_attention(void **state)
     (void)state;
     find_archs();
     fb_graph *graphs[] = {
-        attention(64, 1024, 1024, 64, CAUSAL, FB_BF16),  attention(32, 4096, 4096, 128, CAUSAL, FB_F16),
-        attention(32, 1000, 3000, 128, ADDED, FB_BF16),  attention(16, 2048, 2048, 256, NO_MASK, FB_BF16),
-        attention(2, 600, 700, 33, WINDOW, FB_F16),      attention(64, 4096, 4096, 96, NO_MASK, FB_BF16),
-        attention(64, 4096, 4096, 96, CAUSAL, FB_F16),   attention(64, 1024, 1024, 80, CAUSAL, FB_BF16),
-        attention(64, 1024, 1024, 72, CAUSAL, FB_BF16),  attention(64, 1000, 1000, 40, CAUSAL, FB_F16),
-        attention(64, 1024, 1024, 112, ADDED, FB_F16),   attention(2, 64, 1024, 120, CAUSAL, FB_BF16),
-        attention(32, 1024, 1024, 136, NO_MASK, FB_F16), attention_turned(32, 1024, 1024, 72, FB_BF16),
+        attention(64, 1024, 1024, 64, CAUSAL, FB_BF16),
+        attention(32, 4096, 4096, 128, CAUSAL, FB_F16),
+        attention(32, 1000, 3000, 128, ADDED, FB_BF16),
+        attention(16, 2048, 2048, 256, NO_MASK, FB_BF16),
+        attention(2, 600, 700, 33, WINDOW, FB_F16),
+        attention(64, 4096, 4096, 96, NO_MASK, FB_BF16),
+        attention(64, 4096, 4096, 96, CAUSAL, FB_F16),
+        attention(64, 1024, 1024, 80, CAUSAL, FB_BF16),
+        attention(64, 1024, 1024, 72, CAUSAL, FB_BF16),
+        attention(64, 1000, 1000, 40, CAUSAL, FB_F16),
+        attention(64, 1024, 1024, 112, ADDED, FB_F16),
+        attention(2, 64, 1024, 120, CAUSAL, FB_BF16),
+        attention(32, 1024, 1024, 136, NO_MASK, FB_F16),
+        attention_turned(32, 1024, 1024, 72, FB_BF16),
+        /* a last block that is not whole, where tiles are left out; 64 tiles to look for */
+        attention(64, 1000, 1000, 64, CAUSAL, FB_BF16),
+        attention(64, 1000, 1000, 72, LATE, FB_F16),
+        attention(8, 8192, 8192, 64, CAUSAL, FB_BF16),
+        attention(8, 4096, 4096, 256, CAUSAL, FB_BF16),
     };
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
