@@ -4,10 +4,12 @@
 #include "schedule/chain.h"
 
 #include "base/integer.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "nest/parts.h"
 #include "schedule/schedule.h"
 #include "schedule/tile_cost.h"
+#include "target/special.h"
 
 enum {
     MOST_ROWS = 128,
@@ -214,6 +216,26 @@ static int loads_of_score(const fb_nest *nest, bool packed)
     return n;
 }
 
+/* Exponentials that take as long as what a score is made by. */
+static double slow_of(const fb_nest *nest, fb_val value, bool *seen)
+{
+    const fb_value *v = &nest->sections[0].values[value];
+    if (seen[value]) return 0;
+    seen[value] = true;
+    double all =
+        v->kind == FB_VALUE_OP ? fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target) : 0;
+    for (int a = 0; a < v->n_args; a++) all += slow_of(nest, v->args[a], seen);
+    return all;
+}
+
+static double slow_of_score(const fb_nest *nest)
+{
+    bool *seen = fb_calloc((size_t)nest->sections[0].n_values + 1, sizeof *seen);
+    double all = slow_of(nest, nest->chain->shown, seen);
+    fb_free(seen);
+    return all;
+}
+
 /* A thread has two neighbours of each eight columns. Where rows of both right operands are columns of scores, they are
  * dealt out so that it has eight in a row instead, which come from memory at once. */
 static int scores_together(const fb_nest *nest)
@@ -373,7 +395,8 @@ static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_ch
                            .depth = round_up(x->depth, ATTEND_STEP),
                            .columns = x->columns,
                            .loads = loads_of_score(nest, false) - packed,
-                           .packs = packed};
+                           .packs = packed,
+                           .slow = slow_of_score(nest)};
     fb_schedule_chain_tiles(nest, x, &w.all, &w.most);
     return fb_attention_us(m, &w);
 }

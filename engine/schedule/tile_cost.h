@@ -76,7 +76,8 @@ double fb_wide_tile_us(const fb_machine *m, const fb_wide_tile_work *w);
 typedef struct {
     int64_t blocks, all, most, shared_bytes;
     int rows, tile, depth, columns;
-    int loads, packs; /* for each score: loads of its own, and those of eight together */
+    int loads, packs; /* for each score: loads of its own, and those of eight together; */
+    double slow;      /* exponentials that it is made by, beside those of the softmax */
 } fb_attention_work;
 double fb_attention_us(const fb_machine *m, const fb_attention_work *w);
 
