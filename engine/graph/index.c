@@ -56,6 +56,7 @@ struct fb_index_pool {
     FB_VEC(expr) exprs;
     interned *table;
     fb_arena *arena;
+    FB_VEC(int64_t) key; /* scratch */
     int depth, fuel;
 };
 
@@ -110,8 +111,15 @@ void fb_index_pool_free(fb_index_pool *p)
     if (!p) return;
     HASH_CLEAR(hh, p->table);
     FB_VEC_FREE(&p->exprs);
+    FB_VEC_FREE(&p->key);
     fb_arena_free(p->arena);
     fb_free(p);
+}
+
+size_t fb_index_pool_bytes(const fb_index_pool *p)
+{
+    size_t buckets = p->table ? p->table->hh.tbl->num_buckets * sizeof(UT_hash_bucket) : 0;
+    return sizeof *p + fb_arena_used(p->arena) + (size_t)p->exprs.room * sizeof *p->exprs.at + buckets;
 }
 
 /* ---- hash-consing ---- */
@@ -166,17 +174,21 @@ static void describe(const fb_index_pool *p, expr *e)
     }
 }
 
+/* The key is made in scratch first: most expressions are there already, and what an arena gave stays. */
 static fb_ix intern(fb_index_pool *p, expr e)
 {
     enum { HEAD = 3 };
+    const int64_t head[HEAD] = {e.kind, e.x, e.value};
     size_t words = HEAD + 2 * (size_t)e.n, bytes = words * sizeof(int64_t);
-    interned *entry = fb_arena_alloc(p->arena, sizeof *entry + bytes), *found;
-    entry->key[0] = e.kind;
-    entry->key[1] = e.x;
-    entry->key[2] = e.value;
-    if (e.n) memcpy(entry->key + HEAD, e.terms, (size_t)e.n * sizeof *e.terms);
-    HASH_FIND(hh, p->table, entry->key, bytes, found);
+    interned *found, *entry;
+    p->key.n = 0;
+    while ((size_t)p->key.n < words) FB_VEC_PUSH(&p->key, 0);
+    memcpy(p->key.at, head, sizeof head);
+    if (e.n) memcpy(p->key.at + HEAD, e.terms, (size_t)e.n * sizeof *e.terms);
+    HASH_FIND(hh, p->table, p->key.at, bytes, found);
     if (found) return found->id;
+    entry = fb_arena_alloc(p->arena, sizeof *entry + bytes);
+    memcpy(entry->key, p->key.at, bytes);
     e.terms = (const term *)(entry->key + HEAD);
     describe(p, &e);
     entry->id = p->exprs.n;

@@ -23,6 +23,7 @@ typedef int32_t fb_ix; /* an expression of one pool */
 /* An expression lives as long as its pool. A pool is for one thread. */
 fb_index_pool *fb_index_pool_new(void);
 void fb_index_pool_free(fb_index_pool *pool);
+size_t fb_index_pool_bytes(const fb_index_pool *pool); /* that it occupies, about */
 
 fb_ix fb_ix_const(fb_index_pool *p, int64_t value);
 /* A new variable; `name` is borrowed for the pool's life and is what printing shows. */

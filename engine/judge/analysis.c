@@ -2,6 +2,7 @@
  * changes. */
 #include "graph/access.h"
 #include "judge/parts.h"
+#include "nest/parts.h"
 
 #include <math.h>
 
@@ -44,6 +45,7 @@ fb_planner *fb_planner_new(const fb_graph *g, const fb_machine *m)
 static void analysis_free(fb_planner *p, fb_analysis *a)
 {
     HASH_DEL(p->cache, a);
+    fb_arena_free(a->nest_arena);
     fb_arena_free(a->arena);
     fb_free(a);
 }
@@ -165,21 +167,30 @@ static void sweep(fb_planner *p)
 static size_t bytes_of(const fb_analysis *a)
 {
     enum { LEAST = 4096 }; /* an arena's first block */
-    return sizeof *a + (a->arena ? LEAST + fb_arena_used(a->arena) : 0);
+    size_t bytes = sizeof *a;
+    if (a->arena) bytes += LEAST + fb_arena_used(a->arena);
+    if (a->nest) bytes += LEAST + fb_arena_used(a->nest_arena) + fb_index_pool_bytes(a->nest->pool);
+    return bytes;
 }
 
 void fb_analysis_hold(fb_planner *p, fb_analysis *a)
 {
     if (a->refs++ > 0) return;
     p->n_idle--;
-    p->idle_bytes -= bytes_of(a);
+    p->idle_bytes -= a->bytes;
 }
 
 void fb_analysis_drop(fb_planner *p, fb_analysis *a)
 {
     if (--a->refs > 0) return;
     p->n_idle++;
-    p->idle_bytes += bytes_of(a);
+    a->bytes = bytes_of(a);
+    p->idle_bytes += a->bytes;
+}
+
+fb_planner_stock fb_planner_stock_of(const fb_planner *p)
+{
+    return (fb_planner_stock){(int)HASH_COUNT(p->cache), p->n_idle, p->idle_bytes};
 }
 
 static fb_hash key_of(const fb_ids *nodes, const fb_ids *stored, fb_choice choice)

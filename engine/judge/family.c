@@ -531,8 +531,11 @@ static bool try_row(const fb_planner *p, const family_row *row, fb_analysis *a, 
 {
     if (row->accepts && !row->accepts(&p->machine, &a->kernel, why)) return false;
     a->kernel.kind = row->kind;
-    a->nest = fb_nest_build(a->arena, &a->kernel, &p->machine, why);
+    a->nest_arena = fb_arena_new();
+    a->nest = fb_nest_build(a->nest_arena, &a->kernel, &p->machine, why);
     if (!a->nest || (row->fits && !row->fits(a, NULL, why))) {
+        fb_arena_free(a->nest_arena);
+        a->nest_arena = NULL;
         a->nest = NULL;
         return false;
     }

@@ -33,6 +33,12 @@ void fb_planner_free(fb_planner *p);
 const fb_graph *fb_planner_graph(const fb_planner *p);
 const fb_deps *fb_planner_deps(const fb_planner *p);
 const fb_machine *fb_planner_machine(const fb_planner *p);
+/* Analyses that it keeps, those of them that no plan holds, and about what these occupy. */
+typedef struct {
+    int analyses, idle;
+    size_t idle_bytes;
+} fb_planner_stock;
+fb_planner_stock fb_planner_stock_of(const fb_planner *p);
 /* A new calibration: drops cached costs, keeps analyses. */
 void fb_planner_set_machine(fb_planner *p, const fb_machine *m);
 

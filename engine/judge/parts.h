@@ -25,8 +25,10 @@ typedef FB_VEC(fb_id) fb_ids;
 typedef struct fb_analysis {
     fb_hash key;
     UT_hash_handle hh;
-    int refs; /* slots of plans that hold it */
+    int refs;     /* slots of plans that hold it */
+    size_t bytes; /* about what it occupies, as counted when no plan held it any more */
     fb_arena *arena;
+    fb_arena *nest_arena; /* of the nest alone, so that one that was refused leaves nothing behind */
     bool accepted;
     fb_verdict why; /* when not accepted */
     fb_family family;

@@ -268,7 +268,6 @@ fb_analysis *fb_slots_analysis(const fb_plan *plan, fb_id slot)
     fb_ids nodes = {0}, stored = {0};
     fb_plan_gather(plan, &slot, 1, &nodes, &stored);
     s->analysis = fb_analyse(plan->planner, &nodes, &stored, s->choice);
-    fb_analysis_hold(plan->planner, s->analysis);
     FB_VEC_FREE(&nodes);
     FB_VEC_FREE(&stored);
     return s->analysis;

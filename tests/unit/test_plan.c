@@ -81,6 +81,47 @@ static void a_library_call_costs_more_in_a_stream_alone(void **state)
         a_library_call_adds(cases[i].mode, cases[i].size, cases[i].least, cases[i].most);
 }
 
+/* A chain of `n` steps, all of which fit one kernel. */
+static fb_graph *long_chain(int n)
+{
+    fb_graph *g = fb_graph_new("chain");
+    fb_id x = input(g, "x", DIMS(64, 256)), y = input(g, "y", DIMS(64, 256));
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "step%d", i);
+        x = node2(g, i % 2 ? FB_OP_ADD : FB_OP_MUL, name, x, y);
+    }
+    output(g, x);
+    return finish(g);
+}
+
+/* A long graph is planned by cutting it at each of its edges. What that looks at is kept while it is small: no plan holds it
+ * any more, and the planner knows what it takes, the expressions of its nests as well. */
+static void a_planner_keeps_few_of_what_no_plan_holds(void **state)
+{
+    (void)state;
+    enum { STEPS = 300, MOST = 24 << 20 };
+    fb_graph *g = long_chain(STEPS);
+    fb_planner *p = planner_of(g, FB_DEVICE_CUDA);
+    fb_plan *plan = preset(p, "max");
+    size_t most = 0;
+    assert_int_equal(fb_plan_groups(plan), 1);
+    for (fb_id i = 0; i + 1 < g->n_nodes; i++) {
+        if (!fb_node_is_computed(g, i) || !fb_node_is_computed(g, i + 1)) continue;
+        fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_CUT, .a = i, .b = i + 1}, NULL);
+        fb_planner_stock s = fb_planner_stock_of(p);
+        assert_int_equal(s.analyses - s.idle, 1);
+        if (s.idle_bytes > most) most = s.idle_bytes;
+        assert_true(s.idle_bytes < MOST);
+    }
+    assert_true(most > MOST / 4); /* and they were swept */
+    fb_plan_free(plan);
+    fb_planner_stock s = fb_planner_stock_of(p);
+    assert_int_equal(s.analyses, s.idle);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
 /* Channels that are normalised by groups of four: as one kernel each channel reads all of its group, in two passes. A cut
  * behind the statistics stores what both sides read, which costs more; with that computed again in each it saves, and
  * `auto` takes the two steps. */
@@ -626,6 +667,7 @@ int main(void)
         cmocka_unit_test(fusing_saves_what_it_says),
         cmocka_unit_test(cut_and_isolate_undo_a_fusion),
         cmocka_unit_test(a_library_call_costs_more_in_a_stream_alone),
+        cmocka_unit_test(a_planner_keeps_few_of_what_no_plan_holds),
         cmocka_unit_test(auto_cuts_and_computes_again),
         cmocka_unit_test(repeated_edits_take_all_members),
         cmocka_unit_test(repeated_edits_skip_what_is_refused),
