@@ -609,31 +609,50 @@ bool fb_ix_uses(const fb_index_pool *p, fb_ix e, fb_ix var)
     return false;
 }
 
+bool fb_ix_coefficient(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *coefficient)
+{
+    const expr *x = at(p, e);
+    *coefficient = e == var;
+    if (e == var || !(x->vars & at(p, var)->vars)) return true;
+    if (x->kind != SUM) return !fb_ix_uses(p, e, var);
+    bool linear = true;
+    for (int i = 0; i < x->n; i++) {
+        if (x->terms[i].of == var)
+            *coefficient = x->terms[i].factor;
+        else
+            linear &= !fb_ix_uses(p, (fb_ix)x->terms[i].of, var);
+    }
+    return linear;
+}
+
 bool fb_ix_stride(fb_index_pool *p, fb_ix e, fb_ix var, int64_t *coefficient, fb_ix *rest)
 {
+    bool linear = fb_ix_coefficient(p, e, var, coefficient);
+    *rest = e;
+    if (*coefficient == 0) return linear;
     sum s = {0};
-    *coefficient = 0;
-    if (e == var)
-        sum_term(&s, 1, var);
-    else
-        sum_add(p, &s, 1, e);
-    bool linear = true;
-    for (int i = 0; i < s.terms.n; i++) {
-        if (s.terms.at[i].of == var)
-            *coefficient = s.terms.at[i].factor;
-        else
-            linear &= !fb_ix_uses(p, (fb_ix)s.terms.at[i].of, var);
-    }
-    sum_term(&s, fb_wrap_sub(0, *coefficient), var);
+    if (e != var) sum_add(p, &s, 1, e);
+    if (e != var) sum_term(&s, fb_wrap_sub(0, *coefficient), var);
     *rest = sum_end(p, &s);
     return linear;
 }
 
-bool fb_ix_steps_along(fb_index_pool *p, fb_ix e, fb_ix var)
+bool fb_ix_all_multiples(const fb_index_pool *p, fb_ix e, fb_ix but, int64_t by)
+{
+    const expr *x = at(p, e);
+    if (e == but) return true;
+    if (x->kind == CONST || x->kind == SUM) {
+        bool all = x->value % by == 0;
+        for (int i = 0; i < x->n && all; i++) all = x->terms[i].of == but || x->terms[i].factor % by == 0;
+        return all;
+    }
+    return false;
+}
+
+bool fb_ix_steps_along(const fb_index_pool *p, fb_ix e, fb_ix var)
 {
     int64_t stride = 0;
-    fb_ix rest;
-    return fb_ix_is_var(p, var) && fb_ix_stride(p, e, var, &stride, &rest) && stride == 1;
+    return fb_ix_is_var(p, var) && fb_ix_coefficient(p, e, var, &stride) && stride == 1;
 }
 
 fb_ix fb_ix_substitute(fb_index_pool *p, fb_ix e, fb_ix var, fb_ix by)

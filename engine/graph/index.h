@@ -55,8 +55,12 @@ bool fb_ix_uses(const fb_index_pool *p, fb_ix e, fb_ix var);
 /* The coefficient (0 when var does not occur) when e = coefficient · var + rest and rest does not use var; false when e
  * is not of that form. */
 bool fb_ix_stride(fb_index_pool *p, fb_ix e, fb_ix var, int64_t *coefficient, fb_ix *rest);
+/* The same without the rest, which is an expression to be made. */
+bool fb_ix_coefficient(const fb_index_pool *p, fb_ix e, fb_ix var, int64_t *coefficient);
+/* Are all factors of e's terms, but that of variable `but`, multiples of `by`? False says nothing. */
+bool fb_ix_all_multiples(const fb_index_pool *p, fb_ix e, fb_ix but, int64_t by);
 /* Are neighbours along the variable neighbours in e? Not where `var` is none, but a constant. */
-bool fb_ix_steps_along(fb_index_pool *p, fb_ix e, fb_ix var);
+bool fb_ix_steps_along(const fb_index_pool *p, fb_ix e, fb_ix var);
 /* `by` must stay within var's range, which e was simplified by. */
 fb_ix fb_ix_substitute(fb_index_pool *p, fb_ix e, fb_ix var, fb_ix by);
 int64_t fb_ix_extent(const fb_index_pool *p, fb_ix var);

@@ -96,9 +96,8 @@ static double rest_of_sector(const fb_analysis *a, const fb_section *s, fb_ix at
 {
     enum { SECTOR = 32 };
     int64_t stride;
-    fb_ix rest;
     int size = fb_dtype_size(dtype);
-    if (!fb_ix_stride(a->nest->pool, at, s->rows.var[s->rows.n - 1], &stride, &rest)) return 0;
+    if (!fb_ix_coefficient(a->nest->pool, at, s->rows.var[s->rows.n - 1], &stride)) return 0;
     return llabs(stride) * size >= SECTOR ? (double)fb_space_points(&s->rows) * (SECTOR - size) : 0;
 }
 

@@ -145,9 +145,8 @@ static void count_apart(fb_nest *nest, fb_ix at, fb_dtype dtype, fb_ix along, in
 {
     fb_nest_facts *f = &nest->facts;
     int64_t stride = 0;
-    fb_ix rest;
     if (along == FB_NONE || at == FB_NONE || !fb_ix_uses(nest->pool, at, along)) return;
-    bool even = fb_ix_stride(nest->pool, at, along, &stride, &rest);
+    bool even = fb_ix_coefficient(nest->pool, at, along, &stride);
     if (even && llabs(stride) <= 1) return;
     if (even && llabs(stride) * fb_dtype_size(dtype) >= FB_FAR_BYTES)
         f->far += times;

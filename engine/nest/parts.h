@@ -313,7 +313,7 @@ void fb_section_needed(const fb_section *s, int pass, bool *needed);
 
 /* Do the loads run along the last row variable rather than along the rows? Those of windows do: rows begin close to each
  * other, and are short pieces of what they are cut from. */
-bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s);
+bool fb_section_lies_across(const fb_index_pool *pool, const fb_section *s);
 /* What its sums along rows add up, in elements (a comparison counts as several), and how many such sums there are; windows
  * and short rows are none. As the facts have them, were rows done one after the other. */
 void fb_section_row_sums(const fb_graph *g, const fb_section *s, int64_t *summed, int64_t *sums);

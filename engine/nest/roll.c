@@ -193,12 +193,10 @@ typedef struct {
 
 static bool tells_apart(rewrite *r, fb_ix at)
 {
-    fb_index_pool *pool = r->b->nest->pool;
+    const fb_index_pool *pool = r->b->nest->pool;
     int64_t outer, inner;
-    fb_ix rest;
     if (!fb_ix_uses(pool, at, r->outer) && !fb_ix_uses(pool, at, r->inner)) return false;
-    if (!fb_ix_stride(pool, at, r->outer, &outer, &rest) || !fb_ix_stride(pool, at, r->inner, &inner, &rest))
-        return true;
+    if (!fb_ix_coefficient(pool, at, r->outer, &outer) || !fb_ix_coefficient(pool, at, r->inner, &inner)) return true;
     return FB_MUTATE(51, outer != inner * r->extent, false);
 }
 
@@ -257,31 +255,38 @@ static fb_ix parked_var(fb_builder *b, int space, bool is_one, int d, int64_t ex
     return fb_builder_var(b, 'p', (2 * (space + 2) + is_one) * FB_MAX_ROW_VARS + d, extent);
 }
 
-static bool keeps_name(const fb_section *s, const fb_space *space, int d, char kind)
+/* The name of loop d of a space (-1: the rows) by its place. */
+static fb_ix place_var(fb_builder *b, const fb_section *s, int space, int d)
 {
-    return kind == 'r' && s->n_tables && space->var[d] == s->member;
+    int64_t extent = space < 0 ? s->rows.extent[d] : s->spaces[space].extent[d];
+    return fb_builder_var(b, space < 0 ? 'r' : 'i', d - (space < 0 && s->n_tables > 0), extent);
+}
+
+static bool keeps_name(fb_builder *b, const fb_section *s, int space, int d)
+{
+    const fb_space *of = space < 0 ? &s->rows : &s->spaces[space];
+    return (space < 0 && s->n_tables && of->var[d] == s->member) || of->var[d] == place_var(b, s, space, d);
 }
 
 /* The loops of all spaces, of the rows (-1) as well or from the first on, take the names of their places; a member variable
- * that numbers tables keeps its own. All leave their old names before one takes a new one, which may have been another's, of
- * another space too. */
+ * that numbers tables keeps its own, as does one whose place is what it was. The others leave their old names before one takes
+ * a new one, which may have been another's, of another space too. */
 static void renumber(fb_builder *b, fb_section *s, int from)
 {
     for (int i = from; i < s->n_spaces; i++) {
         fb_space *space = i < 0 ? &s->rows : &s->spaces[i];
         for (int d = 0; d < space->n; d++) {
-            if (keeps_name(s, space, d, i < 0 ? 'r' : 'i')) continue;
+            if (keeps_name(b, s, i, d) || space->var[d] == parked_var(b, i, true, d, space->extent[d])) continue;
             fb_ix parked = parked_var(b, i, false, d, space->extent[d]);
             substitute(b, s, space->var[d], parked);
             space->var[d] = parked;
         }
     }
     for (int i = from; i < s->n_spaces; i++) {
-        const char kind = i < 0 ? 'r' : 'i';
         fb_space *space = i < 0 ? &s->rows : &s->spaces[i];
         for (int d = 0; d < space->n; d++) {
-            if (keeps_name(s, space, d, kind)) continue;
-            fb_ix var = fb_builder_var(b, kind, d - (i < 0 && s->n_tables > 0), space->extent[d]);
+            if (keeps_name(b, s, i, d)) continue;
+            fb_ix var = place_var(b, s, i, d);
             substitute(b, s, space->var[d], var);
             space->var[d] = var;
         }

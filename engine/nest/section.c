@@ -23,7 +23,7 @@ bool fb_value_reduces(const fb_value *v, fb_pass p)
     return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth - 1 == p.depth;
 }
 
-bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
+bool fb_section_lies_across(const fb_index_pool *pool, const fb_section *s)
 {
     int n = s->rows.n, across = 0, along = 0;
     if (n == 0 || s->rows.extent[n - 1] < 8 || n <= s->blocked) return false;
@@ -32,10 +32,9 @@ bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
         if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
         const fb_space *space = &s->spaces[v->space];
         int64_t row = 0, inner = 0;
-        fb_ix rest;
         if (!space->n || !fb_ix_uses(pool, v->at, s->rows.var[n - 1])) continue;
-        fb_ix_stride(pool, v->at, s->rows.var[n - 1], &row, &rest);
-        bool even = fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
+        fb_ix_coefficient(pool, v->at, s->rows.var[n - 1], &row);
+        bool even = fb_ix_coefficient(pool, v->at, space->var[space->n - 1], &inner);
         bool window = is_window(space, row, inner, even);
         across += window || (row == 1 && inner != 1);
         along += !window && inner == 1;

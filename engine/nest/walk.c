@@ -306,8 +306,7 @@ static bool want_factor_from(walk *w, int first, fb_ix e, const int64_t *candida
     if (rows->n == FB_MAX_ROW_VARS || w->draft->scatter) return false;
     for (int d = first; d < rows->n; d++) {
         int64_t stride;
-        fb_ix rest;
-        if (!fb_ix_uses(w->pool, e, rows->var[d]) || fb_ix_stride(w->pool, e, rows->var[d], &stride, &rest)) continue;
+        if (!fb_ix_uses(w->pool, e, rows->var[d]) || fb_ix_coefficient(w->pool, e, rows->var[d], &stride)) continue;
         for (int i = 0; i < n; i++) {
             int64_t q = candidates[i];
             if (q <= 1 || q >= rows->extent[d] || rows->extent[d] % q != 0) continue;

@@ -35,7 +35,10 @@ static bool runs_along(const fb_nest *nest, fb_ix at, fb_ix last, int vector)
 {
     int64_t stride;
     fb_ix rest;
-    return fb_ix_stride(nest->pool, at, last, &stride, &rest) && stride == 1 && is_multiple(nest->pool, rest, vector);
+    if (!fb_ix_coefficient(nest->pool, at, last, &stride) || stride != 1) return false;
+    if (fb_ix_all_multiples(nest->pool, at, last, vector)) return true; /* most are, and need no new expression */
+    fb_ix_stride(nest->pool, at, last, &stride, &rest);
+    return is_multiple(nest->pool, rest, vector);
 }
 
 static bool table_fits(const fb_section *s, int table, int vector)
@@ -739,11 +742,10 @@ static int64_t rows_asked(const fb_nest *nest, const fb_knobs *knobs)
 bool fb_schedule_divides(const fb_nest *nest, const fb_section *s, fb_ix last, int vector)
 {
     int64_t stride;
-    fb_ix rest;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (v->kind == FB_VALUE_LOAD && v->space == FB_NONE && !fb_packs_load(nest, s, v, last, vector) &&
-            fb_ix_uses(nest->pool, v->at, last) && !fb_ix_stride(nest->pool, v->at, last, &stride, &rest))
+            fb_ix_uses(nest->pool, v->at, last) && !fb_ix_coefficient(nest->pool, v->at, last, &stride))
             return true;
     }
     return false;
@@ -819,16 +821,16 @@ fb_ix fb_schedule_turned(const fb_nest *nest, const fb_section *s, const fb_valu
 {
     enum { SECTOR = 32 }; /* bytes: neighbours that lie as far apart as this are in sectors of their own */
     int64_t side;
-    fb_ix rest, along = s->rows.var[s->rows.n - 1];
+    fb_ix along = s->rows.var[s->rows.n - 1];
     if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || v->table != FB_NONE) return FB_NONE;
     if ((v->space == FB_NONE) != (s->n_passes == 0)) return FB_NONE;
     if (v->space != FB_NONE) {
         if (s->spaces[v->space].n != 1) return FB_NONE;
         along = s->spaces[v->space].var[0];
     }
-    if (!fb_ix_stride(nest->pool, v->at, along, step, &rest) || llabs(*step) * size_in(nest, v->node) < SECTOR)
+    if (!fb_ix_coefficient(nest->pool, v->at, along, step) || llabs(*step) * size_in(nest, v->node) < SECTOR)
         return FB_NONE;
-    return fb_ix_stride(nest->pool, v->at, s->rows.var[across], &side, &rest) && side == 1 ? along : FB_NONE;
+    return fb_ix_coefficient(nest->pool, v->at, s->rows.var[across], &side) && side == 1 ? along : FB_NONE;
 }
 
 bool fb_schedule_turns(const fb_nest *nest, const fb_section *s, const fb_value *v, int across)
@@ -1148,9 +1150,8 @@ static void go_by_tiles(const fb_nest *nest, const fb_section *s, const fb_knobs
 static bool is_f16_along(const fb_nest *nest, const fb_section *s, fb_id node, fb_ix at)
 {
     int64_t stride;
-    fb_ix rest;
     return nest->graph->nodes[node].dtype == FB_F16 &&
-           fb_ix_stride(nest->pool, at, s->rows.var[s->rows.n - 1], &stride, &rest) && stride == 1;
+           fb_ix_coefficient(nest->pool, at, s->rows.var[s->rows.n - 1], &stride) && stride == 1;
 }
 
 bool fb_schedule_is_strip(const fb_nest *nest, const fb_section *s, const fb_value *v, int across)

@@ -262,17 +262,17 @@ void fb_schedule_stage(const fb_nest *nest, const fb_section *s, fb_loops_schedu
 
 bool fb_schedule_lies_staged(const fb_nest *nest, const fb_section *s, const fb_loops_staged *x)
 {
-    fb_ix last = s->rows.var[s->rows.n - 1], rest;
+    fb_ix last = s->rows.var[s->rows.n - 1];
     operand o = operand_of(nest, s, x->pass, x->value);
     bool side_by_side = true;
     int64_t stride;
     for (int i = 0; i < s->n_values && side_by_side; i++) {
         const fb_value *v = &s->values[i];
         if (o.inside[i] || v->kind != FB_VALUE_LOAD || !fb_ix_uses(nest->pool, v->at, last)) continue;
-        side_by_side = fb_ix_stride(nest->pool, v->at, last, &stride, &rest) && stride == 1;
+        side_by_side = fb_ix_coefficient(nest->pool, v->at, last, &stride) && stride == 1;
     }
     for (int i = 0; i < s->n_roots && side_by_side; i++)
-        side_by_side = fb_ix_stride(nest->pool, s->roots[i].at, last, &stride, &rest) && stride == 1;
+        side_by_side = fb_ix_coefficient(nest->pool, s->roots[i].at, last, &stride) && stride == 1;
     fb_free(o.inside);
     return side_by_side;
 }
@@ -288,11 +288,10 @@ static bool lies_apart(const operand *o, fb_ix row)
 {
     bool apart = false;
     int64_t stride;
-    fb_ix rest;
     for (int i = 0; i < o->s->n_values; i++) {
         const fb_value *v = &o->s->values[i];
         if (!o->inside[i] || v->kind != FB_VALUE_LOAD || !fb_ix_uses(o->nest->pool, v->at, row)) continue;
-        apart |= !fb_ix_stride(o->nest->pool, v->at, row, &stride, &rest) || stride != 1;
+        apart |= !fb_ix_coefficient(o->nest->pool, v->at, row, &stride) || stride != 1;
     }
     return apart;
 }

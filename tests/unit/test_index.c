@@ -329,11 +329,60 @@ static void test_extremes(void **state)
     fb_index_pool_free(p);
 }
 
+/* Planners keep many pools, and views of views ask for the same sums over and over. */
+static void what_is_there_takes_no_more_room(void **state)
+{
+    (void)state;
+    world w = world_new(8, 16, 4);
+    size_t once = 0;
+    for (int i = 0; i < 1000; i++) {
+        fb_ix e = fb_ix_add(w.p, fb_ix_scale(w.p, w.vars[0], 64), fb_ix_scale(w.p, w.vars[1], 4)), rest;
+        int64_t stride;
+        assert_int_equal(fb_ix_mod(w.p, fb_ix_add(w.p, e, w.vars[2]), 4), w.vars[2]);
+        assert_true(fb_ix_stride(w.p, e, w.vars[0], &stride, &rest));
+        if (i == 0) once = fb_index_pool_bytes(w.p);
+    }
+    assert_int_equal(fb_index_pool_bytes(w.p), once);
+    fb_index_pool_free(w.p);
+}
+
+/* The coefficient alone is the one that comes with the rest; a multiple that is called one is one. */
+static void test_coefficients(void **state)
+{
+    (void)state;
+    world w = world_new(6, 8, 5);
+    fb_ix i = w.vars[0], j = w.vars[1], k = w.vars[2];
+    fb_ix cases[] = {
+        i, fb_ix_const(w.p, 12), fb_ix_add(w.p, fb_ix_scale(w.p, i, 24), fb_ix_scale(w.p, j, 4)),
+        fb_ix_div(w.p, fb_ix_add(w.p, fb_ix_scale(w.p, i, 8), j), 3),
+        fb_ix_add(w.p, fb_ix_add(w.p, i, fb_ix_scale(w.p, fb_ix_mod(w.p, i, 4), 8)), fb_ix_scale(w.p, k, 16))};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (int v = 0; v < VARS; v++) {
+            int64_t with, alone, zero;
+            fb_ix rest;
+            bool linear = fb_ix_stride(w.p, cases[c], w.vars[v], &with, &rest);
+            assert_int_equal(fb_ix_coefficient(w.p, cases[c], w.vars[v], &alone), linear);
+            assert_int_equal(alone, with);
+            if (!linear || !fb_ix_all_multiples(w.p, cases[c], w.vars[v], 4)) continue;
+            assert_true(fb_ix_is_const(w.p, fb_ix_mod(w.p, rest, 4), &zero) && zero == 0);
+        }
+    }
+    assert_true(fb_ix_all_multiples(w.p, cases[2], i, 4));
+    assert_false(fb_ix_all_multiples(w.p, cases[2], i, 8));
+    fb_index_pool_free(w.p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_promises),    cmocka_unit_test(test_print),  cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_random), cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_promises),
+        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_extremes),
+        cmocka_unit_test(what_is_there_takes_no_more_room),
+        cmocka_unit_test(test_coefficients),
     };
     return cmocka_run_group_tests_name("index", tests, NULL, NULL);
 }
