@@ -1559,6 +1559,70 @@ static void emit_windows(frame *f)
     if (ragged) fb_emit_close(e);
 }
 
+/* ---- columns of rows that an index names ---- */
+
+/* Values of this space that are the same for a whole vector of neighbouring rows. */
+static void same_for_neighbours(frame *f, int space, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && !(f->s->values[i].rows & 1u << (f->s->rows.n - 1))) fb_emit_needed(e, i, space);
+}
+
+/* Whole vectors of what this space loads of neighbouring rows; zeros where a test says that there is none. */
+static void load_tested(frame *f, const walk *w, int space, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *x = &f->s->values[i];
+        if (!needed[i] || x->space != space || e->whole[i]) continue;
+        if (!fb_packs_tested(e->nest, f->s, x, w->space->var[w->space->n - 1], w->vector)) continue;
+        const char *tests = fb_emit_tests(e, x->when), *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
+        const char *none =
+            fb_arena_printf(e->arena, " : fb_pack<%s, %d>()", e->spell->type[x->dtype].memory, w->vector);
+        fb_emit(e, "const auto %s = %s%s%s%s;", pack, tests ? tests : "", tests ? " ? " : "", load_of(f, w, x),
+                tests ? none : "");
+        const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
+        e->whole[i] = fb_emit_spell(e, e->spell->type[x->dtype].from, &element, 1);
+        f->packed[i] = true;
+    }
+}
+
+/* A thread's neighbours: what is the same for them is loaded once at each point, and of each row that is named a vector. */
+static void emit_gathered(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const fb_pass p = s->passes[0];
+    const fb_space *along = &s->spaces[p.space];
+    const int64_t points = fb_space_points(along), groups = f->x.rows / f->x.each;
+    const walk w = walk_by(e, &s->rows, f->x.each, groups);
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    fb_section_needed(s, 0, needed);
+    const char *group = fb_emit_name(e, "group");
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", group, f->block, f->x.threads);
+    const bool ragged = groups % f->x.threads != 0;
+    if (ragged) fb_emit_if(e, "%s < %" PRId64, group, groups);
+    declare_variables(f, &w, group);
+    fb_emit_row_values(e, needed);
+    f->sums = declare_each(f, p);
+    bool *mark = fb_emit_mark(e);
+    const int at_once = points < FB_GATHERED_AT_ONCE ? (int)points : FB_GATHERED_AT_ONCE;
+    if (at_once > 1) fb_emit_directive(e, "#pragma unroll %d", at_once);
+    fb_emit_for(e, NULL, "fb_p", "0", fb_emit_number(e, points), "1");
+    declare_point(f, along, "fb_p");
+    same_for_neighbours(f, p.space, needed);
+    load_tested(f, &w, p.space, needed);
+    emit_group(f, &w, p, needed);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    forget_packs(f);
+    f->sums = NULL;
+    refer_sums(f, p);
+    store_neighbours(f, &w, p);
+    if (ragged) fb_emit_close(e);
+}
+
 /* ---- neighbouring rows of a team ---- */
 
 /* What all of them load, where the team is on its way; returns which that is. */
@@ -1649,7 +1713,7 @@ static void emit_rows(frame *f)
         return;
     }
     if (f->x.deal == FB_DEAL_COLUMNS && f->x.team == 1 && f->x.each > 1) {
-        emit_windows(f);
+        (f->x.gathers ? emit_gathered : emit_windows)(f);
         return;
     }
     if (scans_in_parts(f)) {
@@ -1994,39 +2058,11 @@ static fb_space within_row(const fb_section *s, const fb_added *a)
     return in;
 }
 
-/* Values of the space that `v` is of, which it takes and that are the same for a whole vector. */
-static void row_of_source(frame *f, fb_val v, const bool *needed)
-{
-    fb_emitter *e = f->e;
-    const int space = f->s->values[v].space;
-    for (int i = 0; i < f->s->n_values; i++)
-        if (needed[i] && !(f->s->values[i].rows & 1u << (f->s->rows.n - 1))) fb_emit_needed(e, i, space);
-}
-
 static void mark_needed(const fb_section *s, fb_val v, bool *needed)
 {
     if (needed[v]) return;
     needed[v] = true;
     for (int i = 0; i < s->values[v].n_args; i++) mark_needed(s, s->values[v].args[i], needed);
-}
-
-/* Whole vectors of it; zeros where a test says that there is none. */
-static void load_tested(frame *f, const walk *w, fb_val v, const bool *needed)
-{
-    fb_emitter *e = f->e;
-    for (int i = 0; i < f->s->n_values; i++) {
-        const fb_value *x = &f->s->values[i];
-        if (!needed[i] || x->space != f->s->values[v].space || e->whole[i]) continue;
-        if (!fb_packs_tested(e->nest, f->s, x, w->space->var[w->space->n - 1], w->vector)) continue;
-        const char *tests = fb_emit_tests(e, x->when), *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
-        const char *none =
-            fb_arena_printf(e->arena, " : fb_pack<%s, %d>()", e->spell->type[x->dtype].memory, w->vector);
-        fb_emit(e, "const auto %s = %s%s%s%s;", pack, tests ? tests : "", tests ? " ? " : "", load_of(f, w, x),
-                tests ? none : "");
-        const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
-        e->whole[i] = fb_emit_spell(e, e->spell->type[x->dtype].from, &element, 1);
-        f->packed[i] = true;
-    }
 }
 
 /* A loop over neighbours of a row that are a group, of which the last may reach beyond it. */
@@ -2060,8 +2096,8 @@ static void values_at(frame *f, const fb_space *points, const fb_space *in, fb_v
     if (f->x.packed) {
         const walk w = walk_by(e, in, each, fb_space_points(in) / each);
         declare_variables(f, &w, "fb_group");
-        row_of_source(f, v, needed);
-        load_tested(f, &w, v, needed);
+        same_for_neighbours(f, s->values[v].space, needed);
+        load_tested(f, &w, s->values[v].space, needed);
         open_each(f, &w);
     } else {
         open_neighbours(f, in);

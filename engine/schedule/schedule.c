@@ -61,9 +61,27 @@ bool fb_packs(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vect
     return fb_packs_in_steps(nest, storage, vector) && runs_along(nest, at, last, vector);
 }
 
+/* Is its place read from memory anew for neighbours along `last`? */
+static bool is_named_by_each(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last)
+{
+    bool named = false;
+    for (int d = 0; d < s->n_data; d++) {
+        const fb_value *place = &s->values[s->data[d].value];
+        if (!fb_ix_uses(nest->pool, v->at, s->data[d].var)) continue;
+        bool of_row = false;
+        for (int r = 0; r < s->rows.n; r++) {
+            if (s->rows.var[r] != last) continue;
+            of_row = true;
+            named |= place->rows >> r & 1;
+        }
+        named |= !of_row && place->space != FB_NONE;
+    }
+    return named;
+}
+
 bool fb_packs_tested(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector)
 {
-    if (v->kind != FB_VALUE_LOAD || vector == 1) return false;
+    if (v->kind != FB_VALUE_LOAD || vector == 1 || is_named_by_each(nest, s, v, last)) return false;
     for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer)
         if (fb_ix_uses(nest->pool, nest->whens[c].at, last)) return false;
     return (v->table == FB_NONE || table_fits(s, v->table, vector)) && fb_packs(nest, v->node, v->at, last, vector);
@@ -417,9 +435,13 @@ static void join_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
 {
     const bool alone = x->deal == FB_DEAL_COLUMNS && x->team == 1,
                team = x->deal == FB_DEAL_ROWS && x->team > 1 && x->team <= nest->target->warp;
-    if ((!alone && !team) || nest->stage || !is_plain_pass(nest, x->section)) return;
-    if (is_asked_for(knobs)) return;
-    x->each = alone ? fb_window_rows(nest, x->section, x->rows) : fb_shared_rows(nest, x->section, x->rows, x->team);
+    if ((!alone && !team) || nest->stage || is_asked_for(knobs)) return;
+    if (is_plain_pass(nest, x->section))
+        x->each =
+            alone ? fb_window_rows(nest, x->section, x->rows) : fb_shared_rows(nest, x->section, x->rows, x->team);
+    else if (alone)
+        x->each = fb_gathered_rows(nest, x->section, x->rows);
+    x->gathers = x->each > 1 && x->section->n_data;
     x->rows_a_block = (int64_t)x->threads / x->team * x->each;
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
 }

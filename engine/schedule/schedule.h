@@ -52,6 +52,7 @@ typedef struct {
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool stepped;  /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
     bool scans;    /* a row's team goes along running values together (kernels/scan.cuh) */
+    bool gathers;  /* FB_DEAL_COLUMNS: a thread's neighbours read rows that an index names, each looked up once */
     bool packed;   /* FB_DEAL_SORTED, _ADDED: elements of a row move as whole vectors */
     bool near;     /* FB_DEAL_ADDED: a block adds up its points in shared memory, and then to what all have */
     bool clears;   /* FB_DEAL_ADDED: sums beside the result, so many that they are made zeros first */

@@ -193,6 +193,45 @@ static work of_windows(const fb_nest *nest, const fb_section *s, const fb_sectio
     return w;
 }
 
+/* Cycles that loads wait whose place was read from memory: one after the other where that place was itself found so. */
+static double found_places(const fb_nest *nest, const fb_section *s, int64_t cache_bytes)
+{
+    double *waited = fb_calloc((size_t)s->n_values + 1, sizeof *waited), longest = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        for (int a = 0; a < v->n_args; a++) waited[i] = fmax(waited[i], waited[v->args[a]]);
+        for (int d = 0; v->kind == FB_VALUE_LOAD && d < s->n_data; d++) {
+            if (!fb_ix_uses(nest->pool, v->at, s->data[d].var)) continue;
+            double wait = fb_node_bytes(nest->graph, v->node) > cache_bytes ? FAR : WAIT;
+            waited[i] = fmax(waited[i], waited[s->data[d].value] + wait);
+        }
+        longest = fmax(longest, waited[i]);
+    }
+    fb_free(waited);
+    return longest;
+}
+
+/* A thread's neighbours, of rows that an index names: a few points are on their way together, and their rows once it is known
+ * which they are. */
+static work of_gathered(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x, int64_t cache_bytes)
+{
+    const double points = (double)fb_space_points(&s->spaces[s->passes[0].space]);
+    const uint32_t last = 1u << (s->rows.n - 1);
+    work w = {.threads = x->threads, .blocks = (double)x->blocks};
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
+    fb_section_needed(s, 0, needed);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        const bool load = v->kind == FB_VALUE_LOAD, reduce = v->kind == FB_VALUE_REDUCE;
+        const bool in_pass = reduce || (needed[i] && v->space != FB_NONE), one = (in_pass && load) || !(v->rows & last);
+        if (in_pass || v->space == FB_NONE) add_value(nest, v, in_pass ? points : 1, one ? 1 : x->each, load, &w);
+        if (in_pass && load) w.instructions += points * (v->rows & last ? x->each : 1) * converts(v->dtype);
+    }
+    w.chain += ceil(points / FB_GATHERED_AT_ONCE) * (WAIT + TESTED + found_places(nest, s, cache_bytes));
+    fb_free(needed);
+    return w;
+}
+
 static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
 {
     const bool split = x->deal == FB_DEAL_SPLIT || x->parts > 1;
@@ -247,24 +286,6 @@ static work of_long(const fb_nest *nest, const fb_section_schedule *x)
     }
     fb_free(needed);
     return w;
-}
-
-/* Cycles that loads wait whose place was read from memory: one after the other where that place was itself found so. */
-static double found_places(const fb_nest *nest, const fb_section *s, int64_t cache_bytes)
-{
-    double *waited = fb_calloc((size_t)s->n_values + 1, sizeof *waited), longest = 0;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        for (int a = 0; a < v->n_args; a++) waited[i] = fmax(waited[i], waited[v->args[a]]);
-        for (int d = 0; v->kind == FB_VALUE_LOAD && d < s->n_data; d++) {
-            if (!fb_ix_uses(nest->pool, v->at, s->data[d].var)) continue;
-            double wait = fb_node_bytes(nest->graph, v->node) > cache_bytes ? FAR : WAIT;
-            waited[i] = fmax(waited[i], waited[s->data[d].value] + wait);
-        }
-        longest = fmax(longest, waited[i]);
-    }
-    fb_free(waited);
-    return longest;
 }
 
 /* Registers of a thread: values of one element that are live at once, in the order in which they are computed. 0: so few
@@ -526,6 +547,7 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
              : s->scatter               ? of_scatter(nest, s, &x)
              : x.cut                    ? of_long(nest, &x)
              : x.deal == FB_DEAL_RANKED ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
+             : x.gathers ? of_gathered(nest, s, &x, cache_bytes)
              : x.deal == FB_DEAL_COLUMNS && x.team == 1 && x.each > 1 ? of_windows(nest, s, &x)
              : s->n_passes                                            ? of_rows(nest, knobs, s, &x)
                                                                       : of_elements(nest, knobs, s, &x, cache_bytes);

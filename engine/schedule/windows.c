@@ -1,6 +1,7 @@
 /* Windows of neighbouring rows that lie over each other: a thread takes a few rows, and loads what their windows share once.
  * Where a window's point and a neighbour are numbers, the same element has the same index, so that it is found by comparing
- * these. Of longer rows, as of all x's distances from all y, a team of threads takes a few.
+ * these. Of longer rows, as of all x's distances from all y, a team of threads takes a few. Columns of rows that an index
+ * names are looked up by a thread for a vector of them.
  *
  * requires  a section of one plain pass, and the threads of a row
  * provides  how many rows that is, the index of an element in it, and how many loads are left
@@ -110,6 +111,54 @@ int fb_window_rows(const fb_nest *nest, const fb_section *s, int64_t rows)
         if (all_loads(nest, s, each, false) * OF <= all * SHARED) return each;
     }
     return 1;
+}
+
+/* What is computed for a row ahead of its pass, or by it, follows from the row's own number or is the same for neighbours. */
+static bool is_of_group(const fb_nest *nest, const fb_section *s, const fb_value *v)
+{
+    const bool own = v->rows >> (s->rows.n - 1) & 1;
+    if (v->kind == FB_VALUE_REDUCE) {
+        const fb_op op = nest->graph->nodes[v->node].op;
+        return own && op != FB_OP_ARGMAX && op != FB_OP_ARGMIN && op != FB_OP_RANK;
+    }
+    return v->kind != FB_VALUE_SCAN && !(own && v->space == FB_NONE && v->kind != FB_VALUE_CONST);
+}
+
+/* Does all that the pass loads come in vectors of so many neighbours, or once for all of them? */
+static bool loads_for_all(const fb_nest *nest, const fb_section *s, const bool *needed, int each)
+{
+    const int last = s->rows.n - 1;
+    bool all = true, found = false;
+    for (int i = 0; i < s->n_values && all; i++) {
+        const fb_value *v = &s->values[i];
+        if (!needed[i] || v->kind != FB_VALUE_LOAD || !(v->rows >> last & 1)) continue;
+        all = fb_packs_tested(nest, s, v, s->rows.var[last], each);
+        for (int d = 0; d < s->n_data; d++) found |= fb_ix_uses(nest->pool, v->at, s->data[d].var);
+    }
+    return all && found;
+}
+
+int fb_gathered_rows(const fb_nest *nest, const fb_section *s, int64_t rows)
+{
+    enum { MOST = 8 };
+    const int last = s->rows.n - 1;
+    if (last < 0 || s->n_passes != 1 || !s->n_data || s->members > 1 || s->scatter) return 1;
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1), may = true;
+    int size = 0, each = 1;
+    fb_section_needed(s, 0, needed);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (needed[i] || v->kind == FB_VALUE_REDUCE) may = may && is_of_group(nest, s, v);
+        if (needed[i] && v->kind == FB_VALUE_LOAD && v->rows >> last & 1 && fb_dtype_size(v->dtype) > size)
+            size = fb_dtype_size(v->dtype);
+    }
+    for (int i = 0; i < s->n_roots; i++) may = may && s->roots[i].space == FB_NONE;
+    if (may && size) each = nest->target->vector_bytes / size < MOST ? nest->target->vector_bytes / size : MOST;
+    while (each > 1 && (s->rows.extent[last] % each || rows / each < (int64_t)nest->units * THREADS ||
+                        !loads_for_all(nest, s, needed, each)))
+        each /= 2;
+    fb_free(needed);
+    return each;
 }
 
 bool fb_shared_by_all(const fb_nest *nest, const fb_section *s, const fb_value *v)

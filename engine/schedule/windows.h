@@ -18,6 +18,10 @@ int fb_window_rows(const fb_nest *nest, const fb_section *s, int64_t rows);
 int fb_shared_rows(const fb_nest *nest, const fb_section *s, int64_t rows, int team);
 /* Is the load of the pass the same for neighbouring rows? */
 bool fb_shared_by_all(const fb_nest *nest, const fb_section *s, const fb_value *v);
+/* Of a section whose pass reads rows of tables that memory names: neighbours that a thread takes, which look the same rows up
+ * and find each a vector of theirs; 1: there are none, or rows are too few. */
+enum { FB_GATHERED_AT_ONCE = 8 }; /* points whose rows are on their way together */
+int fb_gathered_rows(const fb_nest *nest, const fb_section *s, int64_t rows);
 /* An index at that place: the first neighbour's last row variable is `rows` times `group`. */
 fb_ix fb_window_index(fb_index_pool *pool, const fb_section *s, int space, fb_ix group, int rows, fb_window_place at,
                       fb_ix index);

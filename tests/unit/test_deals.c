@@ -415,6 +415,46 @@ static void windows_are_joined(void **state)
     expect_dealt_on(4, sizeof cases / sizeof *cases, cases);
 }
 
+/* `op` of so many rows of a table for each of `bags`, some of which are not there; times a weight each if `weighed`, and what the
+ * result has is added to a bias. */
+static fb_graph *gathered(fb_op op, int64_t bags, int64_t points, int64_t wide, bool weighed, fb_dtype dtype)
+{
+    enum { ROWS = 90 };
+    fb_graph *g = fb_graph_new("gathered");
+    fb_attrs places = {.dtype = FB_I64,
+                       .shape = DIMS(bags, points),
+                       .dist = FB_DIST_INTEGER,
+                       .value = -1,
+                       .high = ROWS + 1.0},
+             of = {.n_axes = 1, .axes = {1}};
+    fb_id at = add_node(g, FB_OP_INPUT, "at", &places, 0, NULL);
+    fb_id x = node2(g, FB_OP_EMBEDDING, NULL, source(g, FB_OP_INPUT, "table", DIMS(ROWS, wide), dtype), at);
+    if (weighed) x = node2(g, FB_OP_MUL, NULL, x, source(g, FB_OP_INPUT, "w", DIMS(bags, points, 1), dtype));
+    x = add_node(g, op, "bag", &of, 1, &x);
+    x = weighed ? node2(g, FB_OP_ADD, NULL, x, source(g, FB_OP_INPUT, "bias", DIMS(wide), dtype))
+                : node1(g, FB_OP_NEG, NULL, x);
+    return finished(g, x, FB_NONE);
+}
+
+/* Vectors of each width, groups that are no whole blocks, more points than are on their way at once; fewer at a time where rows
+ * are few. Not one by one where columns are odd, and not where it is asked otherwise. */
+static void rows_are_looked_up_once(void **state)
+{
+    (void)state;
+    static const char eight[] = "fb_each_bag[8]", four[] = "fb_each_bag[4]", two[] = "fb_each_bag[2]";
+    const dealt cases[] = {
+        {gathered(FB_OP_SUM, 150, 5, 64, true, FB_BF16), eight, FB_KNOB_PARTS, 0, 0, false},
+        {gathered(FB_OP_MEAN, 171, 11, 56, false, FB_F16), eight, FB_KNOB_PARTS, 0, 0, false},
+        {gathered(FB_OP_SUM, 90, 9, 52, true, FB_F32), four, FB_KNOB_PARTS, 0, 0, false},
+        {gathered(FB_OP_AMAX, 90, 8, 52, false, FB_F32), four, FB_KNOB_PARTS, 0, 0, false},
+        {gathered(FB_OP_PROD, 90, 3, 34, true, FB_F64), two, FB_KNOB_PARTS, 0, 0, false},
+        {gathered(FB_OP_SUM, 90, 5, 64, true, FB_BF16), four, FB_KNOB_PARTS, 0, 0, false},
+        {gathered(FB_OP_SUM, 160, 5, 63, true, FB_F32), "fb_each_", FB_KNOB_PARTS, 0, 0, true},
+        {gathered(FB_OP_SUM, 150, 5, 64, true, FB_F32), "fb_each_", FB_KNOB_THREADS, 64, 0, true},
+    };
+    expect_dealt_on(1, sizeof cases / sizeof *cases, cases);
+}
+
 /* Four rows of a team, and two; by vectors and single elements, teams of all sizes, more rows than blocks have. Not few, and not
  * odd ones. */
 static void rows_share_what_they_load(void **state)
@@ -498,12 +538,18 @@ static void rows_are_sorted_by_teams(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_elements),      cmocka_unit_test(squares_are_turned),
-        cmocka_unit_test(an_index_is_shared),      cmocka_unit_test(points_are_added_in_any_order),
-        cmocka_unit_test(columns_fill_the_device), cmocka_unit_test(windows_are_joined),
-        cmocka_unit_test(halves_take_turns),       cmocka_unit_test(rows_share_what_they_load),
-        cmocka_unit_test(columns_have_parts),      cmocka_unit_test(a_row_of_running_values_has_parts),
-        cmocka_unit_test(first_places_are_listed), cmocka_unit_test(rows_are_sorted_by_teams)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements),
+                                       cmocka_unit_test(squares_are_turned),
+                                       cmocka_unit_test(an_index_is_shared),
+                                       cmocka_unit_test(points_are_added_in_any_order),
+                                       cmocka_unit_test(columns_fill_the_device),
+                                       cmocka_unit_test(windows_are_joined),
+                                       cmocka_unit_test(rows_are_looked_up_once),
+                                       cmocka_unit_test(halves_take_turns),
+                                       cmocka_unit_test(rows_share_what_they_load),
+                                       cmocka_unit_test(columns_have_parts),
+                                       cmocka_unit_test(a_row_of_running_values_has_parts),
+                                       cmocka_unit_test(first_places_are_listed),
+                                       cmocka_unit_test(rows_are_sorted_by_teams)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
