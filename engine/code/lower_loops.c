@@ -253,13 +253,15 @@ void fb_lower_open(fb_lowering *l, fb_id region)
             fb_lower_copy(l, s->scanned, l->buffer_of[s->item], (fb_window){0});
     }
     l->range[region].first = l->launches.n;
-    FB_VEC_PUSH(&l->launches, (fb_launch){.kind = FB_LAUNCH_REPEAT,
-                                          .kernel = FB_NONE,
-                                          .gemm = FB_NONE,
-                                          .group = FB_NONE,
-                                          .count = loop->trips,
-                                          .backwards = loop->backwards,
-                                          .region = region});
+    FB_VEC_PUSH(&l->launches,
+                (fb_launch){.kind = FB_LAUNCH_REPEAT,
+                            .kernel = FB_NONE,
+                            .gemm = FB_NONE,
+                            .group = FB_NONE,
+                            .count = loop->trips,
+                            .backwards = loop->backwards,
+                            .apart = fb_plan_whole_loop(l->plan, region) && fb_plan_steps_apart(l->plan, region),
+                            .region = region});
     l->level++;
 }
 

@@ -96,6 +96,11 @@ static bool writes(const fb_launch *l, int arg)
     return !l->written || l->written[arg];
 }
 
+static fb_advance advance_of(const fb_launch *l, int arg)
+{
+    return l->advances ? l->advances[arg] : (fb_advance){0};
+}
+
 /* Does the launch need that what was touched is done with? */
 static bool conflicts(const merging *m, const touched *t, const fb_launch *l)
 {
@@ -154,6 +159,29 @@ static void exchange(bool *set, int a, int b)
 
 static void place_range(merging *m, int from, int to, touched *t);
 
+/* Do two of the launch's pointers, one of which it writes by, lead to one place by two ways? */
+static bool may_alias(const merging *m, const fb_launch *l)
+{
+    for (int a = 0; a < l->n_args; a++) {
+        for (int b = 0; b < l->n_args; b++) {
+            const fb_advance x = advance_of(l, a), y = advance_of(l, b);
+            bool same = l->args[a] == l->args[b] && x.bytes == y.bytes && x.every == y.every && x.level == y.level &&
+                        (!l->offsets || l->offsets[a] == l->offsets[b]);
+            if (writes(l, a) && !same && may_share(m, l->args[a], l->args[b])) return true;
+        }
+    }
+    return false;
+}
+
+/* Does each thread go through the loop's steps by itself? Blocks are dealt out alike at each step, and a kernel in which
+ * no thread needs another one deals its elements to threads alike. */
+static bool is_apart(const merging *m, int repeat, int end)
+{
+    const fb_launch *l = at(m, repeat + 1);
+    return at(m, repeat)->apart && end == repeat + 2 && l->kind == FB_LAUNCH_KERNEL &&
+           m->p->kernels[l->kernel].stage.alone && !may_alias(m, l);
+}
+
 static bool is_empty(const merging *m, const touched *t)
 {
     for (int b = 0; b < m->p->n_buffers; b++)
@@ -184,7 +212,10 @@ static void place_range(merging *m, int from, int to, touched *t)
             int end = end_of(m, i);
             m->meet[i] |= !is_empty(m, t);
             if (m->meet[i]) clear(m, t);
-            place_loop(m, i, end, t);
+            if (is_apart(m, i, end))
+                touch(t, at(m, i + 1));
+            else
+                place_loop(m, i, end, t);
             i = end;
         } else if (l->kind == FB_LAUNCH_SWAP) {
             exchange(t->read, l->swap_a, l->swap_b);
@@ -321,11 +352,6 @@ static const char *pointer(merging *m, int buffer, int64_t offset, fb_advance ad
         return fb_arena_printf(m->p->arena, "%s + %" PRId64 " * (step%d / %" PRId64 ")", text, advance.bytes / size,
                                level, advance.every);
     return fb_arena_printf(m->p->arena, "%s + %" PRId64 " * step%d", text, advance.bytes / size, level);
-}
-
-static fb_advance advance_of(const fb_launch *l, int arg)
-{
-    return l->advances ? l->advances[arg] : (fb_advance){0};
 }
 
 static void find_args(merging *m)

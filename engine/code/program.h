@@ -145,6 +145,7 @@ typedef struct {
     const fb_advance *advances; /* of each of args; NULL: none moves */
     int64_t count;              /* FB_LAUNCH_REPEAT … */
     bool backwards;             /* … from the last entry of what it steps over to the first */
+    bool apart;                 /* … each of whose threads may go through all steps by itself (plan/loops.h) */
     fb_id region;               /* … of this loop of the graph; else 0 */
     int n_products;             /* FB_LAUNCH_KERNEL of a chain on the host: what it calls the library for */
     const fb_chain_product_call *products;

@@ -725,6 +725,32 @@ bool fb_nest_overwrites(const fb_nest *nest, fb_id read, fb_id stored)
     return true;
 }
 
+/* Does a section other than the root's, or another element of it, read where the root is stored? */
+static bool is_read_elsewhere(const fb_nest *nest, const fb_section *of, const fb_root *root)
+{
+    for (int s = 0; s < nest->n_sections; s++) {
+        const fb_section *section = &nest->sections[s];
+        for (int i = 0; i < section->n_values; i++) {
+            const fb_value *v = &section->values[i];
+            if (v->kind == FB_VALUE_LOAD && v->node == root->storage && (section != of || v->at != root->at))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool fb_nest_makes_each_alone(const fb_nest *nest)
+{
+    if (nest->kernel.kind != FB_NEST_LOOPS || nest->staged) return false;
+    for (int s = 0; s < nest->n_sections; s++) {
+        const fb_section *section = &nest->sections[s];
+        if (section->n_passes || section->scatter || section->n_tables) return false;
+        for (int r = 0; r < section->n_roots; r++)
+            if (is_read_elsewhere(nest, section, &section->roots[r])) return false;
+    }
+    return true;
+}
+
 static int replaced(fb_arena *arena, const fb_id *ids, int n, fb_id old, fb_id by, const fb_id **out)
 {
     fb_id *copy = fb_arena_copy(arena, ids, (size_t)n * sizeof *ids);

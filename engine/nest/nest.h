@@ -84,6 +84,9 @@ fb_id fb_nest_product(const fb_nest *nest);
 bool fb_nest_staged(const fb_nest *nest);
 /* May the kernel store `stored` over `read`: does it read there only the very elements that it stores then? */
 bool fb_nest_overwrites(const fb_nest *nest, fb_id read, fb_id stored);
+/* Is each element made by itself, from none that the kernel stores but the one whose place it takes? Nothing is reduced, so
+ * that a thread that makes it again makes the same one. */
+bool fb_nest_makes_each_alone(const fb_nest *nest);
 /* The same kernel with `stored` put where the value of `storage` is; in `arena`, sharing all else. */
 const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena);
 /* The same kernel with `stored` put where the value of `storage` is too; only where it stores alike: no member of a

@@ -3,7 +3,7 @@
  * Blocks meet before a stage that needs what another one stored since they met last, and once between two steps
  * (code/merge.c places the meetings by buffers; here values stand for these). A meeting takes the calibrated
  * barrier: about 1 µs on an H200, whatever the number of blocks. Stages without a meeting between them follow each
- * other in each block. A loop that runs in clusters (plan/recurrence.c) has no meeting of the grid at all. Products
+ * other in each block. Where each thread goes through a loop's steps by itself (plan/loops.h) nobody meets in it. A loop that runs in clusters (plan/recurrence.c) has no meeting of the grid at all. Products
  * whose right operands stay in shared memory (plan/kept.c) wait neither for tiles of them nor for each other's warps at
  * each tile. */
 #include "plan/parts.h"
@@ -58,6 +58,9 @@ static double meetings_saved(counter *c, fb_id whole)
         const fb_analysis *a = analysis_of(c->plan, order[i].number);
         fb_id region = c->g->nodes[c->plan->view->slot_of[order[i].number]].region;
         if (!fb_region_within(c->g, region, whole)) continue;
+        bool apart = region != last && fb_plan_steps_apart(c->plan, region);
+        if (apart) saved += fb_judge_region_trips(c->g, region);
+        if (apart && region != whole) saved -= fb_judge_region_trips(c->g, c->g->regions[region].parent);
         if (region == last && !waits(c, a))
             saved += fb_judge_region_trips(c->g, region);
         else

@@ -217,6 +217,33 @@ void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *o
     for (int i = 0; i < r->n_stacked; i++) find_collected(&f, i);
 }
 
+/* Is everything that a step leaves stored by its kernel, in one place each? */
+static bool is_left_in_place(const fb_loop *loop)
+{
+    bool in_place = true;
+    for (int i = 0; i < loop->n_carried; i++)
+        in_place &= loop->carried[i].kind == FB_CARRY_SAME || loop->carried[i].kind == FB_CARRY_IN_PLACE;
+    for (int i = 0; i < loop->n_collected; i++) {
+        const fb_collected *c = &loop->collected[i];
+        in_place &= c->result == FB_NONE || c->base != FB_NONE || c->also != FB_NONE;
+    }
+    return in_place;
+}
+
+bool fb_plan_steps_apart(const fb_plan *plan, fb_id region)
+{
+    const fb_graph *g = plan->planner->g;
+    fb_arena *arena = fb_arena_new();
+    fb_loop loop;
+    fb_plan_loop(plan, region, arena, &loop);
+    bool apart = loop.first == loop.last && is_left_in_place(&loop);
+    for (fb_id r = region + 1; r < g->n_regions; r++) apart &= !fb_region_within(g, r, region);
+    const fb_group *group = apart ? fb_plan_group(plan, loop.first) : NULL;
+    apart = group && group->nest && fb_nest_makes_each_alone(group->nest);
+    fb_arena_free(arena);
+    return apart;
+}
+
 int fb_plan_order(const fb_plan *plan, const fb_order_entry **out)
 {
     fb_plan_groups(plan);

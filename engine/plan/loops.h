@@ -63,6 +63,9 @@ bool fb_plan_is_stage(const fb_plan *plan, const fb_group *group);
 /* kept[i]: group i, of a loop that is one kernel, keeps the right operands of its products in shared memory from step
  * to step. `says` (may be NULL) gets what stays, and why something does not. */
 void fb_plan_kept(const fb_plan *plan, fb_id region, bool *kept, fb_str *says);
+/* Can each thread go through the loop's steps by itself? Its body is one kernel that makes each element from what the same
+ * element was at the step before, and from what no step changes. */
+bool fb_plan_steps_apart(const fb_plan *plan, fb_id region);
 /* The first value that moves with the steps of the loop, or is not in memory at a place that is known, among those that
  * the right operands of a product's nest are made of; FB_NONE: they stand still. */
 fb_id fb_plan_moves_right(const fb_plan *plan, fb_id region, const fb_nest *nest);

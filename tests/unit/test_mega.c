@@ -100,6 +100,50 @@ static const struct {
 };
 enum { LOOPS = sizeof loops / sizeof *loops };
 
+/* Loops whose body is one kernel: how often the grid meets in a step. */
+static const struct {
+    const char *body;
+    int meets;
+} steps[] = {
+    /* each element by itself: its state, stacked as well; from the last step on; of weights that are assigned */
+    {"local x, y = g:input('x', {5, 3000}), g:input('y', {5, 3000})\n"
+     "local s, ys = g:scan({x, y}, {g:zeros({3000})}, function(r, q, s) local h = s * r + q return {h}, {h} end)\n"
+     "return s[1], ys[1]",
+     0},
+    {"local x = g:input('x', {6, 3, 1001})\n"
+     "local s, ys = g:scan({x}, {g:zeros({3, 1001}), g:ones({3, 1001})}, function(r, a, b)\n"
+     "local c = a * 0.5 + b + r return {c, b * c:sin()}, {c} end, {backwards = true})\n"
+     "return s[1], s[2], ys[1]",
+     0},
+    {"local x, w = g:input('x', {3000}), g:param('w', {3000})\n"
+     "g:loop(4, {}, function() g:assign(w, w * 0.5 + x) end)",
+     0},
+    /* what no step changes may be read anywhere */
+    {"local x, t = g:input('x', {5, 3000}), g:input('t', {3000})\n"
+     "local s = g:scan({x}, {g:zeros({3000})}, function(r, s) return {s * t:flip(0) + r:flip(0)} end)\n"
+     "return s[1]",
+     0},
+    /* a neighbour's element; that of another state; one of another row; a sum of all */
+    {"local x = g:input('x', {5, 3000})\n"
+     "local s = g:scan({x}, {g:zeros({3000})}, function(r, s) return {s:flip(0) * 0.5 + r} end)\n"
+     "return s[1]",
+     1},
+    {"local x = g:input('x', {5, 3000})\n"
+     "local s = g:scan({x}, {g:zeros({3000}), g:ones({3000})}, function(r, a, b)\n"
+     "local c = a * 0.5 + r return {c, b * 0.5 + a:flip(0)} end)\n"
+     "return s[1], s[2]",
+     1},
+    {"local x = g:input('x', {5, 64, 64})\n"
+     "local s = g:scan({x}, {g:zeros({64, 64})}, function(r, s) return {s:t() * 0.5 + r} end)\n"
+     "return s[1]",
+     1},
+    {"local x = g:input('x', {5, 6, 70})\n"
+     "local s = g:scan({x}, {g:ones({6, 70})}, function(r, s) return {s / s:exp():sum(1, true) + r} end)\n"
+     "return s[1]",
+     1},
+};
+enum { STEPS = sizeof steps / sizeof *steps };
+
 static fb_script *start(void)
 {
     const char *path = in_scratch("script.lua");
@@ -108,6 +152,7 @@ static fb_script *start(void)
     fputs("local fb = require 'fusebox'\nreturn fb.script { variants = {\n", f);
     for (int i = 0; i < BODIES; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", i, bodies[i]);
     for (int i = 0; i < LOOPS; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", BODIES + i, loops[i].body);
+    for (int i = 0; i < STEPS; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", BODIES + LOOPS + i, steps[i].body);
     fputs("} }\n", f);
     assert_int_equal(fclose(f), 0);
     return script_of(path, LIMIT_MS);
@@ -352,6 +397,35 @@ static void meetings_are_predicted(void **state)
     fb_script_free(s);
 }
 
+/* … and where each thread can go through all steps by itself, it has none, and computes the same without. */
+static void elements_go_through_steps_alone(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) skip();
+    runs r = {0};
+    fb_script *s = start();
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (int i = 0; i < STEPS; i++) {
+        char what[32];
+        int meetings;
+        fb_error err;
+        subject a = subject_of(build(s, BODIES + LOOPS + i), &m);
+        fb_plan *plan = whole_loops(a.planner);
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        fb_plan_free(plan);
+        snprintf(what, sizeof what, "steps %d", i);
+        double predicted = (step_us(a.g, 10, &meetings) - step_us(a.g, 1, &meetings)) / 9;
+        if (meetings != steps[i].meets || fabs(predicted - meetings) > 1e-6)
+            fail_msg("%s: %g meetings predicted, and its kernel has %d\n%s", what, predicted, meetings,
+                     p->kernels[p->n_kernels - 1].source);
+        add_run(&r, a, p, true, what);
+    }
+    check_runs(&r);
+    fb_script_free(s);
+}
+
 static void plans_run_as_one_kernel(void **state)
 {
     (void)state;
@@ -454,10 +528,10 @@ int main(void)
 {
     fb_json_init();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_run_as_one_kernel),    cmocka_unit_test(loops_keep_what_stands_still),
-        cmocka_unit_test(stages_of_unequal_threads),  cmocka_unit_test(meetings_that_are_missing_are_found),
-        cmocka_unit_test(meetings_are_predicted),     cmocka_unit_test(lora_is_one_kernel),
-        cmocka_unit_test(small_steps_are_few_blocks),
+        cmocka_unit_test(plans_run_as_one_kernel),   cmocka_unit_test(loops_keep_what_stands_still),
+        cmocka_unit_test(stages_of_unequal_threads), cmocka_unit_test(meetings_that_are_missing_are_found),
+        cmocka_unit_test(meetings_are_predicted),    cmocka_unit_test(elements_go_through_steps_alone),
+        cmocka_unit_test(lora_is_one_kernel),        cmocka_unit_test(small_steps_are_few_blocks),
     };
     return cmocka_run_group_tests_name("mega", tests, make_scratch, remove_scratch);
 }
