@@ -286,14 +286,31 @@ static double slow_instructions(const fb_nest *nest)
     return n;
 }
 
+/* Bytes of an element that are loaded beside its sum, or stored beside one result of the operands' size. */
+static double bytes_beside(const fb_nest *nest)
+{
+    double bytes = -fb_dtype_size(nest->tiled->dtype);
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section *s = &nest->sections[i];
+        const uint32_t all = s->rows.n ? (1u << s->rows.n) - 1 : 0;
+        for (int v = 0; v < s->n_values; v++)
+            if (s->values[v].kind == FB_VALUE_LOAD && s->values[v].rows == all &&
+                !fb_nest_is_product(nest, s->values[v].node))
+                bytes += fb_dtype_size(s->values[v].dtype);
+        for (int r = 0; r < s->n_roots; r++) bytes += fb_dtype_size(nest->graph->nodes[s->roots[r].node].dtype);
+    }
+    return fmax(bytes, 0);
+}
+
 fb_wide_tile_work fb_gemm_wide_work(const fb_nest *nest, const fb_gemm_tile *x)
 {
     const fb_gemm_turns turns = fb_gemm_turns_of(nest, x);
     return (fb_wide_tile_work){.blocks = x->tma ? turns.all * x->cluster * x->split : x->blocks,
                                .tma = x->tma,
                                .split = x->split,
-                               .lines = x->tma && fb_tile_epilogue_of(nest, NULL, x).vector >= FB_GEMM_TMA_FEW,
+                               .lines = x->tma && fb_tile_epilogue_of(nest, NULL, x).vector > FB_GEMM_TMA_FEW,
                                .made = slow_instructions(nest),
+                               .beside = bytes_beside(nest),
                                .m = x->m,
                                .n = x->n,
                                .step = x->k,

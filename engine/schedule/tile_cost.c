@@ -105,17 +105,18 @@ static double wide_cycles(const fb_wide_tile_work *w, double rounds, double late
 
 /* Where the copy engine brings operands, a step takes as long as its multiplications, or as a stage takes to come round; and
  * kernels that keep all tensor cores busy for long have a lower clock, by the power they take: the rounds of `full` steps of
- * 128 × 256. Sums that one warpgroup has to itself take it twice as long. Blocks that share a tile's steps wait for each other, and
+ * 128 × 256. What else is loaded and stored comes while nothing is multiplied. Sums that one warpgroup has to itself take it twice as long. Blocks that share a tile's steps wait for each other, and
  * take each other's sums. Fitted to fifteen products of 256 to 65,536 rows, columns and k, and to 25 of 128 to 16,384 by up to nine
  * tiles each, on an H200: of these half within 6 %, and the tile that is chosen takes at most 8 % more than the best. */
 static double tma_cycles(int units, const fb_wide_tile_work *w, double rounds, double later)
 {
     const double begins = 2500, after = w->lines ? 0.14 : 0.28, function = 0.0147, hidden = 14, products = 2048 / 1.05,
                  round = 360, size = 2, a_byte = 0.007, slower = 0.295, full = 160, group = 64, meeting = 6000,
-                 taken = 0.12;
+                 taken = 0.12, byte = 0.034;
     double each = fmax((double)w->m * w->n * w->step / products, round + a_byte * (w->m + w->n) * w->step * size);
     double busy = rounds * w->steps * w->m * w->n / (128.0 * 256) * fmin((double)w->blocks / fmax(units, 1), 1);
-    double ends = (after + function * fmax(w->made - hidden, 0)) * w->m * w->n * (w->m > group ? 1 : 2);
+    double ends = after + function * fmax(w->made - hidden, 0) + byte * w->beside;
+    ends *= (double)w->m * w->n * (w->m > group ? 1 : 2);
     each *= 1 + slower * fmin(busy / full, 1);
     if (w->split > 1) ends = ends / w->split + meeting + taken * w->m * w->n * (w->split - 1) / w->split;
     return begins + rounds * (w->steps * (each + later) + ends);

@@ -65,6 +65,7 @@ typedef struct {
     bool lines;            /* … and store eight neighbours at once; */
     int split;             /* so many of which share a tile's steps, of which one has `steps` */
     double made;           /* instructions of slow functions that an element takes */
+    double beside;         /* bytes that are loaded for it, or stored beside a result of 16 bits */
     double steps;
     int stages, usual; /* as above */
 } fb_wide_tile_work;

@@ -552,6 +552,7 @@ static fb_program *lowered(int c, fb_graph *g)
     if (cases[c].parts == ATOMICS) plan = with_knob(plan, g, FB_KNOB_ATOMICS, 1);
     if (cases[c].make == attended || strstr(cases[c].has, "fb_gemm_wide") || strstr(cases[c].name, "tensor maps"))
         plan = with_tile_k(plan, g, "mixed", 64);
+    if (cases[c].make == shared_product) plan = with_knob_of(plan, g, "mixed", FB_KNOB_SPLIT_K, 2);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[c].name, err.text);
     bool has = false;
