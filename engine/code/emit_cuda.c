@@ -854,7 +854,7 @@ static int open_pass(frame *f, const walk *w)
 static void declare_divisors(frame *f, const bool *needed)
 {
     fb_emitter *e = f->e;
-    if (!f->x.cut && !e->divides_rows) return;
+    if (!f->x.inverts && !e->divides_rows) return;
     if (!e->divisors) e->divisors = FB_NEW_ARRAY(e->arena, const char *, f->s->n_values);
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];

@@ -285,6 +285,7 @@ bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule
     x->cut = c;
     x->threads = x->team = asked > 0 ? (int)fb_ceil_div(asked, nest->target->warp) * nest->target->warp
                                      : THREADS / (c->sharing == 3 ? 4 : c->sharing);
+    x->inverts = true;
     x->rows_a_block = 1;
     x->parts = c->parts;
     x->blocks = x->rows * x->parts;

@@ -317,10 +317,39 @@ static bool is_short(const fb_nest *nest, const fb_knobs *knobs, const fb_sectio
     return steps * loads <= LONG;
 }
 
-typedef enum { KEEP_SLOW, KEEP_COMMON, KEEP_LOADS } keeping;
+typedef enum { KEEP_SLOW, KEEP_COMMON, KEEP_LOADS, KEEP_MADE } keeping;
+
+static bool is_slow(const fb_nest *nest, const fb_value *v)
+{
+    return v->kind == FB_VALUE_OP && fb_op_get(fb_node_computed_as(nest->graph, v->node))->special;
+}
+
+/* Registers of what is kept, where what is made takes the place of what no later pass needs. */
+static int64_t registers_in_turn(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x,
+                                 const fb_section *s, fb_arena *arena)
+{
+    int64_t most = 0;
+    bool *seen = FB_NEW_ARRAY(arena, bool, s->n_values), *later = FB_NEW_ARRAY(arena, bool, s->n_values),
+         *needed = FB_NEW_ARRAY(arena, bool, s->n_values);
+    for (int p = 0; p + 1 < s->n_passes; p++) {
+        int64_t registers = 0;
+        fb_section_needed(s, p, needed);
+        for (int i = 0; i < s->n_values; i++) seen[i] |= needed[i];
+        memset(later, 0, (size_t)s->n_values);
+        for (int k = p + 1; k < s->n_passes; k++) {
+            fb_section_needed(s, k, needed);
+            for (int i = 0; i < s->n_values; i++) later[i] |= needed[i];
+        }
+        for (int i = 0; i < s->n_values; i++)
+            if (s->values[i].kept && seen[i] && later[i]) registers += registers_of(nest, knobs, x, &s->values[i]);
+        if (registers > most) most = registers;
+    }
+    return most;
+}
 
 /* Marks what is kept of what several passes need: what is loaded and slow functions, the last that they have in common,
- * or only what is loaded. Returns the registers that it takes. */
+ * or only what is loaded; or slow functions of rows however long, and what is loaded until then. Returns the registers that it
+ * takes. */
 static int64_t mark_kept(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x, fb_section *s,
                          const int *times, keeping what, fb_arena *arena)
 {
@@ -333,12 +362,25 @@ static int64_t mark_kept(const fb_nest *nest, const fb_knobs *knobs, const fb_se
     for (int i = 0; i < s->n_values; i++) {
         fb_value *v = &s->values[i];
         bool loaded = v->kind == FB_VALUE_LOAD, on_chip = nest->tiled && loaded && fb_nest_is_product(nest, v->node);
-        bool worth = loaded || (what == KEEP_SLOW && x->section->values[i].kept);
+        bool worth =
+            loaded || (what == KEEP_SLOW && x->section->values[i].kept) || (what == KEEP_MADE && is_slow(nest, v));
         if (what == KEEP_COMMON) worth = common[i];
         v->kept = times[i] > 1 && v->space != FB_NONE && !on_chip && worth;
+        if (v->kept && what == KEEP_MADE) v->kept_pass = first_pass(s, i, needed);
         if (v->kept) registers += registers_of(nest, knobs, x, v);
     }
-    return registers;
+    return what == KEEP_MADE ? registers_in_turn(nest, knobs, x, s, arena) : registers;
+}
+
+/* Is a slow function computed in several passes? */
+static bool repeats_slow(const fb_nest *nest, const fb_section *s, const int *times)
+{
+    bool any = false;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        any |= times[i] > 1 && v->space != FB_NONE && !v->kept && is_slow(nest, v);
+    }
+    return any;
 }
 
 /* Keeps what later passes read again, if all of it fits the registers; else nothing is kept and passes compute anew. Of
@@ -359,6 +401,10 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     const bool own = x->deal == FB_DEAL_COLUMNS && x->rows_a_block > 0;
     const bool across = own && !fb_schedule_is_sequential(s) && is_short(nest, knobs, x);
     int64_t registers = mark_kept(nest, knobs, x, s, times, KEEP_SLOW, arena);
+    if (x->deal == FB_DEAL_ROWS && x->rows_a_block == 1 && repeats_slow(nest, s, times)) {
+        registers = mark_kept(nest, knobs, x, s, times, KEEP_MADE, arena);
+        if (registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_SLOW, arena);
+    }
     if (across && registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_COMMON, arena);
     if (across && registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_LOADS, arena);
     x->held = (x->deal == FB_DEAL_ROWS || across) && registers > 0 && registers <= HELD;
@@ -377,6 +423,20 @@ static bool is_stepped(const fb_nest *nest, const fb_knobs *knobs, const fb_sect
         few = fb_schedule_steps(x, &s->spaces[s->passes[p].space], vector) <= FB_TEAM_STEPS;
     }
     return few;
+}
+
+/* Is a divisor of whole rows inverted once, because each thread divides many elements of them? A division is a dozen
+ * instructions and two branches, a product with the reciprocal, corrected, is five. */
+static bool inverts(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x)
+{
+    enum { MANY = 32 };
+    const fb_section *s = x->section;
+    if (x->deal != FB_DEAL_ROWS || x->rows_a_block != 1 || nest->stage) return false;
+    for (int p = 0; p < s->n_passes; p++) {
+        const int space = s->passes[p].space, vector = fb_schedule_vector(nest, knobs, s, space);
+        if (fb_schedule_steps(x, &s->spaces[space], vector) * vector >= MANY) return true;
+    }
+    return false;
 }
 
 /* ---- columns ---- */
@@ -578,6 +638,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     if (!sequential) join_rows(nest, knobs, x);
     if (!x->scans) fb_schedule_held(nest, knobs, x, arena);
     x->stepped = !x->scans && !x->held && x->each == 1 && is_stepped(nest, knobs, x);
+    x->inverts = inverts(nest, knobs, x);
     if (may && (!x->held || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
     if (!x->cut) share_columns(nest, knobs, x);
     share_scan(nest, knobs, longest, x);

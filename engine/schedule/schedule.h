@@ -51,6 +51,7 @@ typedef struct {
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */
     bool stepped;  /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
+    bool inverts;  /* FB_DEAL_ROWS, _LONG: what elements of a whole row are divided by is inverted once */
     bool scans;    /* a row's team goes along running values together (kernels/scan.cuh) */
     bool gathers;  /* FB_DEAL_COLUMNS: a thread's neighbours read rows that an index names, each looked up once */
     bool packed;   /* FB_DEAL_SORTED, _ADDED: elements of a row move as whole vectors */

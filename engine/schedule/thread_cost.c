@@ -45,6 +45,7 @@ enum {
     SELECT = 2,
     EXP = 12,
     DIVIDING = 14,         /* with its two branches */
+    QUOTIENT = 5,          /* where the reciprocal is there */
     EXTREMUM = 3,          /* two comparisons, for what is no number, and a choice */
     NOTED = 12,            /* a point of an index_add's index: two comparisons, a vote and its word */
     WORD_INSTRUCTIONS = 4, /* … of which a warp's are passed over */
@@ -75,6 +76,12 @@ typedef struct {
 static bool is_division(const fb_nest *nest, const fb_value *v)
 {
     return v->kind == FB_VALUE_OP && nest->graph->nodes[v->node].op == FB_OP_DIV && v->dtype == FB_F32;
+}
+
+/* … by what is the same for all of a row. */
+static bool is_of_inverse(const fb_nest *nest, const fb_section *s, const fb_value *v)
+{
+    return is_division(nest, v) && s->values[v->args[1]].space == FB_NONE;
 }
 
 /* A product that goes into one sum is part of a fused multiply-add, which waits once. */
@@ -134,16 +141,22 @@ static double converts(fb_dtype dtype)
 }
 
 /* So many steps along a row, of a group of elements each, which are neighbours along x. `at_once`: they are written out,
- * and the loads of all of them sent for before one is used. */
+ * and the loads of all of them sent for before one is used; `inverts`: what rows are divided by is inverted once. */
 static void add_steps(const fb_nest *nest, const fb_section *s, int space, const fb_space *x, int vector,
-                      const bool *needed, double steps, bool at_once, work *w)
+                      const bool *needed, double steps, bool at_once, bool inverts, work *w)
 {
     bool divides = false, groups = false, singles = false;
     for (int i = 0; i < s->n_values; i++)
-        divides |= needed[i] && s->values[i].space == space && is_division(nest, &s->values[i]);
+        divides |= needed[i] && s->values[i].space == space && is_division(nest, &s->values[i]) &&
+                   !(inverts && is_of_inverse(nest, s, &s->values[i]));
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (!needed[i] || v->space != space) continue;
+        if (inverts && is_of_inverse(nest, s, v)) {
+            w->chain += steps * fmax(1, (double)vector / SIDE_BY_SIDE) * QUOTIENT * RESULT;
+            w->instructions += steps * vector * QUOTIENT;
+            continue;
+        }
         bool once = is_once(nest, s, x, v, vector);
         add_value(nest, v, steps, once ? 1 : vector, divides || at_once, w);
         if (v->kind == FB_VALUE_LOAD) w->instructions += steps * vector * converts(v->dtype);
@@ -164,7 +177,8 @@ static void add_other_rows(const fb_nest *nest, const fb_section *s, const fb_se
     bool *own = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++)
         own[i] = needed[i] && !(s->values[i].kind == FB_VALUE_LOAD && fb_shared_by_all(nest, s, &s->values[i]));
-    add_steps(nest, s, s->passes[0].space, &s->spaces[s->passes[0].space], vector, own, steps * others, false, w);
+    add_steps(nest, s, s->passes[0].space, &s->spaces[s->passes[0].space], vector, own, steps * others, false,
+              x->inverts, w);
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], others, 1, false, w);
     fb_free(own);
@@ -234,6 +248,7 @@ static work of_gathered(const fb_nest *nest, const fb_section *s, const fb_secti
 
 static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
 {
+    if (x->held) s = x->section; /* which says what is kept */
     const bool split = x->deal == FB_DEAL_SPLIT || x->parts > 1;
     double parts = split ? x->scans ? x->parts / 2.0 : x->parts : 1; /* running values are gone along twice */
     work w = {.threads = x->threads, .blocks = (double)x->blocks};
@@ -248,7 +263,7 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
         bool each = x->deal == FB_DEAL_COLUMNS && x->each > 1; /* rows at once */
         double points = (double)fb_space_points(&s->spaces[space]) / (each ? x->each : vector);
         add_steps(nest, s, space, each ? &s->rows : &s->spaces[space], each ? x->each : vector, needed,
-                  ceil(points / x->team / parts), x->stepped, &w);
+                  ceil(points / x->team / parts), x->stepped, x->inverts, &w);
         if (x->scans && x->deal == FB_DEAL_COLUMNS) w.chain += ALONG * ceil(points / x->team / parts / SIDE_BY_SIDE);
         if (x->deal == FB_DEAL_ROWS && x->each > 1) add_other_rows(nest, s, x, needed, vector, points, &w);
     }
@@ -260,7 +275,6 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
  * is divided by is made once. */
 static work of_long(const fb_nest *nest, const fb_section_schedule *x)
 {
-    enum { QUOTIENT = 5 }; /* instructions, where the reciprocal is there */
     const fb_section *s = x->section;
     work w = {.threads = x->threads, .blocks = (double)x->blocks, .meets = true};
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
@@ -273,7 +287,7 @@ static work of_long(const fb_nest *nest, const fb_section_schedule *x)
             bool slot = x->cut->slot[i] != FB_NONE && (v->kind == FB_VALUE_LOAD || v->kept_pass < p);
             if (slot)
                 w.instructions += groups * LOAD;
-            else if (is_division(nest, v) && s->values[v->args[1]].space == FB_NONE)
+            else if (is_of_inverse(nest, s, v))
                 w.instructions += groups * x->cut->vector * QUOTIENT;
             else
                 add_value(nest, v, groups, v->kind == FB_VALUE_LOAD ? 1 : x->cut->vector, true, &w);

@@ -473,6 +473,35 @@ static void rows_share_what_they_load(void **state)
     expect_dealt_on(1, sizeof cases / sizeof *cases, cases);
 }
 
+/* What a softmax of long rows is, less 1 at a row's own class: with its slow function in two passes. */
+static fb_graph *softmax_less_one(int64_t rows, int64_t classes, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("softmax");
+    const fb_attrs wide = {.dtype = FB_F32}, numbers = {.dtype = FB_I64, .shape = DIMS(classes)};
+    fb_id x = values(g, DIMS(rows, classes), dtype), t = source(g, FB_OP_INPUT, "t", DIMS(rows, 1), FB_I64);
+    if (dtype != FB_F32) x = add_node(g, FB_OP_CAST, NULL, &wide, 1, &x);
+    fb_id most = over_axis(g, FB_OP_AMAX, "most", x, 1, true);
+    fb_id exp = node1(g, FB_OP_EXP, "exp", node2(g, FB_OP_SUB, NULL, x, most));
+    fb_id y = node2(g, FB_OP_DIV, NULL, exp, over_axis(g, FB_OP_SUM, "total", exp, 1, true));
+    fb_id hot = node2(g, FB_OP_EQ, NULL, t, add_node(g, FB_OP_IOTA, "classes", &numbers, 0, NULL));
+    return finished(g, node2(g, FB_OP_SUB, NULL, y, add_node(g, FB_OP_CAST, NULL, &wide, 1, &hot)), FB_NONE);
+}
+
+/* What is slow takes the registers of what it was made of, and a row's divisor is inverted once; not of short rows. */
+static void what_is_slow_is_kept(void **state)
+{
+    (void)state;
+    static const char kept[] = "fb_row_exp_", inverted[] = "fb_long_divisor fb_by_total";
+    const dealt cases[] = {
+        {softmax_less_one(5, 16384, FB_F32), kept, FB_KNOB_ROWS, 0, 0, false},
+        {softmax_less_one(3, 20008, FB_BF16), kept, FB_KNOB_ROWS, 0, 0, false},
+        {softmax_less_one(3, 20008, FB_F16), inverted, FB_KNOB_ROWS, 0, 0, false},
+        {softmax_less_one(3, 40000, FB_F32), kept, FB_KNOB_ROWS, 0, 0, true}, /* twice the room */
+        {softmax_less_one(9, 4096, FB_F32), inverted, FB_KNOB_ROWS, 0, 0, true},
+    };
+    expect_dealt_on(1, sizeof cases / sizeof *cases, cases);
+}
+
 /* Halves that are both made of what the cache does not hold. */
 static void halves_take_turns(void **state)
 {
@@ -538,18 +567,13 @@ static void rows_are_sorted_by_teams(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_elements),
-                                       cmocka_unit_test(squares_are_turned),
-                                       cmocka_unit_test(an_index_is_shared),
-                                       cmocka_unit_test(points_are_added_in_any_order),
-                                       cmocka_unit_test(columns_fill_the_device),
-                                       cmocka_unit_test(windows_are_joined),
-                                       cmocka_unit_test(rows_are_looked_up_once),
-                                       cmocka_unit_test(halves_take_turns),
-                                       cmocka_unit_test(rows_share_what_they_load),
-                                       cmocka_unit_test(columns_have_parts),
-                                       cmocka_unit_test(a_row_of_running_values_has_parts),
-                                       cmocka_unit_test(first_places_are_listed),
-                                       cmocka_unit_test(rows_are_sorted_by_teams)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many_elements),      cmocka_unit_test(squares_are_turned),
+        cmocka_unit_test(an_index_is_shared),      cmocka_unit_test(points_are_added_in_any_order),
+        cmocka_unit_test(columns_fill_the_device), cmocka_unit_test(windows_are_joined),
+        cmocka_unit_test(rows_are_looked_up_once), cmocka_unit_test(what_is_slow_is_kept),
+        cmocka_unit_test(halves_take_turns),       cmocka_unit_test(rows_share_what_they_load),
+        cmocka_unit_test(columns_have_parts),      cmocka_unit_test(a_row_of_running_values_has_parts),
+        cmocka_unit_test(first_places_are_listed), cmocka_unit_test(rows_are_sorted_by_teams)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
