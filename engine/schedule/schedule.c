@@ -388,6 +388,7 @@ static bool repeats_slow(const fb_nest *nest, const fb_section *s, const int *ti
  * kept before nothing is. */
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
 {
+    enum { CROWDED = 24 };
     fb_section *s = fb_arena_copy(arena, x->section, sizeof *s);
     s->values = fb_arena_copy(arena, s->values, (size_t)s->n_values * sizeof *s->values);
     bool *needed = FB_NEW_ARRAY(arena, bool, s->n_values);
@@ -403,6 +404,7 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     int64_t registers = mark_kept(nest, knobs, x, s, times, KEEP_SLOW, arena);
     if (x->deal == FB_DEAL_ROWS && x->rows_a_block == 1 && repeats_slow(nest, s, times)) {
         registers = mark_kept(nest, knobs, x, s, times, KEEP_MADE, arena);
+        x->crowded = registers > CROWDED && registers <= HELD;
         if (registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_SLOW, arena);
     }
     if (across && registers > HELD) registers = mark_kept(nest, knobs, x, s, times, KEEP_COMMON, arena);
@@ -639,7 +641,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     if (!x->scans) fb_schedule_held(nest, knobs, x, arena);
     x->stepped = !x->scans && !x->held && x->each == 1 && is_stepped(nest, knobs, x);
     x->inverts = inverts(nest, knobs, x);
-    if (may && (!x->held || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
+    if (may && (!x->held || x->crowded || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
     if (!x->cut) share_columns(nest, knobs, x);
     share_scan(nest, knobs, longest, x);
 }

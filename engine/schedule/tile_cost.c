@@ -112,7 +112,7 @@ static double tma_cycles(int units, const fb_wide_tile_work *w, double rounds, d
 {
     const double begins = 2500, after = w->lines ? 0.14 : 0.28, function = 0.0147, hidden = 14, products = 2048 / 1.05,
                  round = 360, size = 2, a_byte = 0.007, slower = 0.295, full = 160, group = 64, meeting = 6000,
-                 taken = 0.12, byte = 0.034;
+                 taken = 0.12, byte = 0.05;
     double each = fmax((double)w->m * w->n * w->step / products, round + a_byte * (w->m + w->n) * w->step * size);
     double busy = rounds * w->steps * w->m * w->n / (128.0 * 256) * fmin((double)w->blocks / fmax(units, 1), 1);
     double ends = after + function * fmax(w->made - hidden, 0) + byte * w->beside;
