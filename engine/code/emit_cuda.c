@@ -959,10 +959,9 @@ static void store_own(frame *f, const walk *w, fb_pass p, const bool *needed)
 /* A thread has neighbours to go along, also where these cannot move as one: the team meets a few times less. */
 static walk by_neighbours(const frame *f, const walk *w)
 {
-    enum { EACH = 4 };
-    int64_t points = fb_space_points(w->space), groups = fb_ceil_div(points, EACH);
+    int64_t points = fb_space_points(w->space), groups = fb_ceil_div(points, FB_SCAN_EACH);
     if (w->vector > 1 || w->space->n != 1 || groups < f->x.team) return *w;
-    walk apart = walk_by(f->e, w->space, EACH, groups);
+    walk apart = walk_by(f->e, w->space, FB_SCAN_EACH, groups);
     apart.apart = true;
     return apart;
 }
@@ -992,7 +991,8 @@ static void open_step(frame *f, const walk *w)
     declare_variables(f, w, "fb_p");
 }
 
-/* What a step's or a part's threads before this one have, by the name `before`, and all of them by that of scan_name(all). */
+/* What a step's or a part's threads before this one have, by the name `before`, and all of them by that of
+ * scan_name(all). */
 static void scan_along(frame *f, fb_val v, const char *own, const char *before, const char *more)
 {
     fb_emitter *e = f->e;
@@ -1523,24 +1523,33 @@ static void store_neighbours(frame *f, const walk *rows, fb_pass p)
         if (fb_value_reduces(&f->s->values[i], p)) f->e->whole[i] = NULL;
 }
 
+/* Each thread takes a group of neighbouring rows, of which there may be fewer than threads: then a block is open. */
+static bool open_group(frame *f, const walk *w)
+{
+    fb_emitter *e = f->e;
+    const int64_t groups = f->x.rows / f->x.each;
+    const bool ragged = groups % f->x.threads != 0;
+    const char *group = fb_emit_name(e, "group");
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", group, f->block, f->x.threads);
+    if (ragged) fb_emit_if(e, "%s < %" PRId64, group, groups);
+    declare_variables(f, w, group);
+    return ragged;
+}
+
 /* A thread's windows are written out, so that what they share is loaded once. */
 static void emit_windows(frame *f)
 {
     fb_emitter *e = f->e;
     const fb_section *s = f->s;
     const fb_pass p = s->passes[0];
-    const int64_t points = fb_space_points(&s->spaces[p.space]), groups = f->x.rows / f->x.each;
-    const walk w = walk_by(e, &s->rows, f->x.each, groups);
+    const int64_t points = fb_space_points(&s->spaces[p.space]);
+    const walk w = walk_by(e, &s->rows, f->x.each, f->x.rows / f->x.each);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
     loaded_elements all = {0};
     all.text = FB_NEW_ARRAY(e->arena, const char *, points * f->x.each * s->n_values);
     all.name = FB_NEW_ARRAY(e->arena, const char *, points * f->x.each * s->n_values);
     fb_section_needed(s, 0, needed);
-    const char *group = fb_emit_name(e, "group");
-    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", group, f->block, f->x.threads);
-    const bool ragged = groups % f->x.threads != 0;
-    if (ragged) fb_emit_if(e, "%s < %" PRId64, group, groups);
-    declare_variables(f, &w, group);
+    const bool ragged = open_group(f, &w);
     const char *number = fb_arena_printf(e->nest->arena, "%s_%d", var_name(e, w.first), f->x.each);
     const fb_ix by = fb_ix_var(e->nest->pool, number, s->rows.extent[s->rows.n - 1] / f->x.each);
     fb_emit(e, "const fb_at %s = %s / %d;", number, var_name(e, w.first), f->x.each);
@@ -1595,15 +1604,11 @@ static void emit_gathered(frame *f)
     const fb_section *s = f->s;
     const fb_pass p = s->passes[0];
     const fb_space *along = &s->spaces[p.space];
-    const int64_t points = fb_space_points(along), groups = f->x.rows / f->x.each;
-    const walk w = walk_by(e, &s->rows, f->x.each, groups);
+    const int64_t points = fb_space_points(along);
+    const walk w = walk_by(e, &s->rows, f->x.each, f->x.rows / f->x.each);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, s->n_values);
     fb_section_needed(s, 0, needed);
-    const char *group = fb_emit_name(e, "group");
-    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", group, f->block, f->x.threads);
-    const bool ragged = groups % f->x.threads != 0;
-    if (ragged) fb_emit_if(e, "%s < %" PRId64, group, groups);
-    declare_variables(f, &w, group);
+    const bool ragged = open_group(f, &w);
     fb_emit_row_values(e, needed);
     f->sums = declare_each(f, p);
     bool *mark = fb_emit_mark(e);

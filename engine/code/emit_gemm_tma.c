@@ -9,7 +9,6 @@
 #include "code/names.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 typedef fb_emit_tiled writer;
 
@@ -38,22 +37,25 @@ static const char *batch_in(const writer *w, const fb_tile_even *x)
     return x->batch && w->t->batch > 1 ? "fb_here.batch" : "0";
 }
 
+static bool lies_as_first(const writer *w, int phase)
+{
+    const fb_nest *nest = w->e->nest;
+    return fb_tile_left(nest, phase).along_k == fb_tile_left(nest, 0).along_k &&
+           fb_tile_right(nest, phase).along_k == fb_tile_right(nest, 0).along_k;
+}
+
 /* What a phase is multiplied by: its operands may lie in other ways than those of the first. */
 static const char *tile_of(const writer *w, int phase)
 {
-    const fb_nest *nest = w->e->nest;
-    const bool same = fb_tile_left(nest, phase).along_k == fb_tile_left(nest, 0).along_k &&
-                      fb_tile_right(nest, phase).along_k == fb_tile_right(nest, 0).along_k;
-    return same ? "fb_tile" : fb_arena_printf(w->e->arena, "fb_tile%d", phase + 1);
+    return lies_as_first(w, phase) ? "fb_tile" : fb_arena_printf(w->e->arena, "fb_tile%d", phase + 1);
 }
 
 static void write_type(const writer *w, int phase)
 {
     const fb_gemm_tile *x = &w->tile;
-    const char *const name = tile_of(w, phase);
-    if (phase && strcmp(name, "fb_tile") == 0) return;
-    fb_emit(w->e, "using %s = fb_gemm_tma<%s, %d, %d, %d, %s, %s, %d, %d, %d>;", name, w->element, x->m, x->n,
-            w->t->n_strips, fb_tile_left(w->e->nest, phase).along_k ? "true" : "false",
+    if (phase && lies_as_first(w, phase)) return;
+    fb_emit(w->e, "using %s = fb_gemm_tma<%s, %d, %d, %d, %s, %s, %d, %d, %d>;", tile_of(w, phase), w->element, x->m,
+            x->n, w->t->n_strips, fb_tile_left(w->e->nest, phase).along_k ? "true" : "false",
             fb_tile_right(w->e->nest, phase).along_k ? "true" : "false", x->stages, x->cluster, x->split);
 }
 
@@ -134,8 +136,8 @@ static void write_touched(const writer *w)
     fb_names_forget(e->used, used);
 }
 
-/* Steps of a phase, or of this block's part of them. All parts are as long, for wgmma wants to be under way in loops of which the
- * compiler knows the length: the last one may end beyond the operands, where all is zero. */
+/* Steps of a phase, or of this block's part of them. All parts are as long, for wgmma wants to be under way in loops of
+ * which the compiler knows the length: the last one may end beyond the operands, where all is zero. */
 static const char *steps_of(const writer *w, int phase)
 {
     return fb_emit_number(w->e, fb_ceil_div(fb_gemm_steps(w->t, &w->tile, phase), w->tile.split));

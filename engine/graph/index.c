@@ -631,8 +631,10 @@ bool fb_ix_stride(fb_index_pool *p, fb_ix e, fb_ix var, int64_t *coefficient, fb
     *rest = e;
     if (*coefficient == 0) return linear;
     sum s = {0};
-    if (e != var) sum_add(p, &s, 1, e);
-    if (e != var) sum_term(&s, fb_wrap_sub(0, *coefficient), var);
+    if (e != var) {
+        sum_add(p, &s, 1, e);
+        sum_term(&s, fb_wrap_sub(0, *coefficient), var);
+    }
     *rest = sum_end(p, &s);
     return linear;
 }

@@ -3,9 +3,9 @@
  * Blocks meet before a stage that needs what another one stored since they met last, and once between two steps
  * (code/merge.c places the meetings by buffers; here values stand for these). A meeting takes the calibrated
  * barrier: about 1 µs on an H200, whatever the number of blocks. Stages without a meeting between them follow each
- * other in each block. Where each thread goes through a loop's steps by itself (plan/loops.h) nobody meets in it. A loop that runs in clusters (plan/recurrence.c) has no meeting of the grid at all. Products
- * whose right operands stay in shared memory (plan/kept.c) wait neither for tiles of them nor for each other's warps at
- * each tile. */
+ * other in each block. Where each thread goes through a loop's steps by itself (plan/loops.h) nobody meets in it. A loop
+ * that runs in clusters (plan/recurrence.c) has no meeting of the grid at all. Products whose right operands stay in
+ * shared memory (plan/kept.c) wait neither for tiles of them nor for each other's warps at each tile. */
 #include "plan/parts.h"
 
 #include <math.h>

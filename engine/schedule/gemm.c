@@ -341,7 +341,7 @@ enum {
     BOX = 64, /* columns of a copy */
 };
 
-static bool phase_comes_by_tma(const fb_nest *nest, int phase)
+static bool phase_lies_evenly(const fb_nest *nest, int phase)
 {
     const fb_phase *p = &nest->tiled->phases[phase];
     const bool along_k = fb_tile_right(nest, phase).along_k;
@@ -352,12 +352,18 @@ static bool phase_comes_by_tma(const fb_nest *nest, int phase)
     return true;
 }
 
-/* Does the copy engine bring its operands? Each copy is of one strip. */
+/* Can the copy engine bring its operands, whatever the tile? */
+static bool lies_evenly(const fb_nest *nest)
+{
+    for (int p = 0; p < nest->tiled->n_phases; p++)
+        if (!phase_lies_evenly(nest, p)) return false;
+    return true;
+}
+
+/* Does it, where they lie evenly? Each copy is of one strip. */
 static bool comes_by_tma(const fb_nest *nest, const fb_gemm_tile *x)
 {
     if (x->strip % BOX) return false;
-    for (int p = 0; p < nest->tiled->n_phases; p++)
-        if (!phase_comes_by_tma(nest, p)) return false;
     const fb_gemm_turns turns = fb_gemm_turns_of(nest, x);
     return turns.all <= INT32_MAX / turns.steps; /* all are counted in an int */
 }
@@ -388,8 +394,8 @@ static bool splits(const fb_tiled *t, const fb_gemm_tile *x, bool asked)
     return asked || part >= LEAST_STEPS;
 }
 
-/* A tile by whole warpgroups that has room, with as many stages as fit. */
-static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
+/* A tile by whole warpgroups that has room, with as many stages as fit; `even`: its operands lie so. */
+static bool wide_fits(const fb_nest *nest, const int64_t *set, bool even, fb_gemm_tile *x)
 {
     const fb_tiled *t = nest->tiled;
     x->strip = x->n / t->n_strips;
@@ -398,7 +404,7 @@ static bool wide_fits(const fb_nest *nest, const int64_t *set, fb_gemm_tile *x)
     x->threads = WIDE_GROUP * (x->m / WIDE_ROWS + 1);
     if (x->n % t->n_strips || x->strip % LEAST) return false;
     x->cluster = x->split > 1 ? 1 : cluster_of(nest, x);
-    x->tma = comes_by_tma(nest, x);
+    x->tma = even && comes_by_tma(nest, x);
     x->near = x->split > 1;
     if (!x->tma) x->cluster = 1;
     if (!x->tma && (t->n_phases > 1 || x->m != 2 * WIDE_ROWS || (x->n != 128 && x->n != 256))) return false;
@@ -434,6 +440,7 @@ static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *o
         k += t->phases[p].k;
     }
     if (!asked && (k < LEAST_STEPS * WIDE_STEP || t->rows < 2 * WIDE_ROWS)) return false;
+    const bool even = lies_evenly(nest);
     double best = INFINITY;
     for (size_t i = 0; i < SPLITS * (sizeof tiles / sizeof *tiles); i++) {
         fb_gemm_tile x = {.tensor = true, .wide = true, .split = 1 << i % SPLITS, .slices = 1, .k = WIDE_STEP};
@@ -442,7 +449,7 @@ static bool choose_wide(const fb_nest *nest, const int64_t *set, fb_gemm_tile *o
         if ((set[FB_KNOB_TILE_M] && set[FB_KNOB_TILE_M] != x.m) || (set[FB_KNOB_TILE_N] && set[FB_KNOB_TILE_N] != x.n))
             continue;
         if (set[FB_KNOB_SPLIT_K] && set[FB_KNOB_SPLIT_K] != x.split) continue;
-        if (!wide_fits(nest, set, &x)) continue;
+        if (!wide_fits(nest, set, even, &x)) continue;
         x.blocks = fb_gemm_blocks(t, &x);
         if (!asked && !x.tma && x.blocks < t->units) continue;
         const fb_wide_tile_work work = fb_gemm_wide_work(nest, &x);

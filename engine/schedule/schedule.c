@@ -578,16 +578,12 @@ static void share_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section
  * bf16 took 61 µs by 32 blocks, which wait for each of 64 steps. */
 static void share_scan(const fb_nest *nest, const fb_knobs *knobs, int64_t longest, fb_section_schedule *x)
 {
-    enum {
-        LONG = 64,
-        STEPS = 4,
-        TOGETHER = 4,
-        FEWEST = 2
-    }; /* steps of a thread, before and after; elements of one; parts */
+    enum { LONG = 64, STEPS = 4 }; /* steps of a thread, before and after */
     const fb_section *s = x->section;
     const bool columns = x->deal == FB_DEAL_COLUMNS;
-    const int64_t asked = fb_knob_of(knobs, FB_KNOB_PARTS), steps = longest / x->team / (columns ? TOGETHER : 1);
-    const int64_t least = columns ? LONG / TOGETHER : LONG;
+    const int64_t asked = fb_knob_of(knobs, FB_KNOB_PARTS), steps = longest / x->team / (columns ? FB_SCAN_EACH : 1);
+    const int64_t least = columns ? LONG / FB_SCAN_EACH : LONG;
+    const int64_t fewest = columns && !asked ? 3 : 2; /* of two, each goes along as much as one would */
     const int64_t groups = columns ? x->blocks : x->rows, room = columns ? (int64_t)THREADS_AT_ONCE / x->threads : 1;
     bool alone = x->scans && s->n_passes == 1;
     alone &= columns ? x->team > 1 : x->deal == FB_DEAL_ROWS && x->team == x->threads && x->rows_a_block == 1;
@@ -597,8 +593,7 @@ static void share_scan(const fb_nest *nest, const fb_knobs *knobs, int64_t longe
     int64_t parts = asked ? asked : nest->units * room / groups;
     if (!asked && parts > steps / STEPS) parts = steps / STEPS;
     if (parts > nest->units) parts = nest->units;
-    if (parts < FEWEST || (!asked && (steps < least || (columns && parts == FEWEST))))
-        return; /* all is gone along twice */
+    if (parts < fewest || (!asked && steps < least)) return;
     x->parts = (int)parts;
     x->blocks = groups * parts;
 }

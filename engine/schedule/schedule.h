@@ -50,11 +50,12 @@ typedef struct {
     const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
     int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                /* passes are unrolled and keep in registers what is read again */
-    bool crowded;  /* … of which so many that few threads have room: shared memory is better, where a row fits
-                               * there (4096 rows of 32,000 in bf16, a softmax that goes on: 322 µs on an H200, and 197) */
+    bool
+        crowded; /* … of which so many that few threads have room: shared memory is better, where a row fits there (4096
+                   * rows of 32,000 in bf16, a softmax that goes on: 322 µs on an H200, and 197) */
     bool stepped;  /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
     bool inverts;  /* FB_DEAL_ROWS, _LONG: what elements of a whole row are divided by is inverted once */
-    bool scans;    /* a row's team goes along running values together (kernels/scan.cuh) */
+    bool scans;    /* a row's team goes along running values together (kernels/scan.cuh), … */
     bool gathers;  /* FB_DEAL_COLUMNS: a thread's neighbours read rows that an index names, each looked up once */
     bool packed;   /* FB_DEAL_SORTED, _ADDED: elements of a row move as whole vectors */
     bool near;     /* FB_DEAL_ADDED: a block adds up its points in shared memory, and then to what all have */
@@ -79,6 +80,7 @@ double fb_schedule_ranked_flops(const fb_nest *nest);
 /* Of a section of the nest; what it points to is in `arena`. */
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
                                         fb_arena *arena);
+enum { FB_SCAN_EACH = 4 }; /* … neighbours at a time where these move one by one, as in columns */
 enum { FB_SQUARE = 32 };
 /* Elements along either side of a square: so many, or twice as many where they move by a few. */
 static inline int fb_schedule_side(const fb_section_schedule *x)

@@ -264,7 +264,7 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
         double points = (double)fb_space_points(&s->spaces[space]) / (each ? x->each : vector);
         add_steps(nest, s, space, each ? &s->rows : &s->spaces[space], each ? x->each : vector, needed,
                   ceil(points / x->team / parts), x->stepped, x->inverts, &w);
-        if (x->scans && x->deal == FB_DEAL_COLUMNS) w.chain += ALONG * ceil(points / x->team / parts / SIDE_BY_SIDE);
+        if (x->scans && x->deal == FB_DEAL_COLUMNS) w.chain += ALONG * ceil(points / x->team / parts / FB_SCAN_EACH);
         if (x->deal == FB_DEAL_ROWS && x->each > 1) add_other_rows(nest, s, x, needed, vector, points, &w);
     }
     fb_free(needed);

@@ -105,9 +105,10 @@ static double wide_cycles(const fb_wide_tile_work *w, double rounds, double late
 
 /* Where the copy engine brings operands, a step takes as long as its multiplications, or as a stage takes to come round; and
  * kernels that keep all tensor cores busy for long have a lower clock, by the power they take: the rounds of `full` steps of
- * 128 × 256. What else is loaded and stored comes while nothing is multiplied. Sums that one warpgroup has to itself take it twice as long. Blocks that share a tile's steps wait for each other, and
- * take each other's sums. Fitted to fifteen products of 256 to 65,536 rows, columns and k, and to 25 of 128 to 16,384 by up to nine
- * tiles each, on an H200: of these half within 6 %, and the tile that is chosen takes at most 8 % more than the best. */
+ * 128 × 256. What else is loaded and stored comes while nothing is multiplied. Sums that one warpgroup has to itself
+ * take it twice as long. Blocks that share a tile's steps wait for each other, and take each other's sums. Fitted to
+ * fifteen products of 256 to 65,536 rows, columns and k, and to 25 of 128 to 16,384 by up to nine tiles each, on an
+ * H200: of these half within 6 %, and the tile that is chosen takes at most 8 % more than the best. */
 static double tma_cycles(int units, const fb_wide_tile_work *w, double rounds, double later)
 {
     const double begins = 2500, after = w->lines ? 0.14 : 0.28, function = 0.0147, hidden = 14, products = 2048 / 1.05,

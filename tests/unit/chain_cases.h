@@ -90,20 +90,21 @@ static inline fb_graph *attention_turned(int64_t heads, int64_t rows, int64_t ke
     return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, s), columns_of_v));
 }
 
-/* The plan with knob tile_k of the kernel that holds `node`: 64 asks for whole warpgroups. */
-static inline fb_plan *with_knob_of(fb_plan *plan, const fb_graph *g, const char *node, fb_knob knob, int64_t value)
+/* The plan with a knob of the kernel that holds `node`. */
+static inline fb_plan *with_knob_of(fb_plan *plan, fb_id node, fb_knob knob, int64_t value)
 {
     fb_plan *to = NULL;
-    fb_edit e = {.kind = FB_EDIT_KNOB, .a = fb_graph_find(g, node), .knob = knob, .value = value};
+    fb_edit e = {.kind = FB_EDIT_KNOB, .a = node, .b = FB_NONE, .knob = knob, .value = value};
     fb_verdict v = fb_plan_try(plan, &e, &to);
     if (!to) fail_msg("%s", v.text);
     fb_plan_free(plan);
     return to;
 }
 
+/* Of tile_k 64 asks for whole warpgroups. */
 static inline fb_plan *with_tile_k(fb_plan *plan, const fb_graph *g, const char *node, int64_t value)
 {
-    return with_knob_of(plan, g, node, FB_KNOB_TILE_K, value);
+    return with_knob_of(plan, fb_graph_find(g, node), FB_KNOB_TILE_K, value);
 }
 
 #endif

@@ -300,6 +300,16 @@ static int found(const fb_program *p, const char *text)
     return n;
 }
 
+static fb_program *with_whole_loops(fb_planner *planner)
+{
+    fb_error err;
+    fb_plan *plan = whole_loops(planner);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
+    if (!p) fail_msg("%s", err.text);
+    fb_plan_free(plan);
+    return p;
+}
+
 static void loops_keep_what_stands_still(void **state)
 {
     (void)state;
@@ -310,12 +320,8 @@ static void loops_keep_what_stands_still(void **state)
     fb_machine_default(&m, FB_DEVICE_CUDA);
     for (int i = 0; i < LOOPS; i++) {
         char what[32];
-        fb_error err;
         subject a = subject_of(build(s, BODIES + i), &m);
-        fb_plan *plan = whole_loops(a.planner);
-        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
-        if (!p) fail_msg("%s", err.text);
-        fb_plan_free(plan);
+        fb_program *p = with_whole_loops(a.planner);
         snprintf(what, sizeof what, "loop %d", i);
         int kept = found(p, " fb_keep("), ahead = found(p, " fb_fetch_ahead(");
         ahead += found(p, " fb_fetch(2);"); /* a recurrence asks for its own */
@@ -409,12 +415,8 @@ static void elements_go_through_steps_alone(void **state)
     for (int i = 0; i < STEPS; i++) {
         char what[32];
         int meetings;
-        fb_error err;
         subject a = subject_of(build(s, BODIES + LOOPS + i), &m);
-        fb_plan *plan = whole_loops(a.planner);
-        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
-        if (!p) fail_msg("%s", err.text);
-        fb_plan_free(plan);
+        fb_program *p = with_whole_loops(a.planner);
         snprintf(what, sizeof what, "steps %d", i);
         double predicted = (step_us(a.g, 10, &meetings) - step_us(a.g, 1, &meetings)) / 9;
         if (meetings != steps[i].meets || fabs(predicted - meetings) > 1e-6)
@@ -505,14 +507,10 @@ static void small_steps_are_few_blocks(void **state)
     fb_machine m;
     fb_script *s = start_model("mlp_loop", &m);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
-        fb_error err;
         json_t *params = json_pack("{s:i, s:i, s:i, s:i}", "inputs", 67, "hidden", 131, "outputs", 301, "steps", 3);
         subject a = subject_of(build_variant(s, variants[i], params), &m);
         json_decref(params);
-        fb_plan *plan = whole_loops(a.planner);
-        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
-        if (!p) fail_msg("%s", err.text);
-        fb_plan_free(plan);
+        fb_program *p = with_whole_loops(a.planner);
         const fb_kernel *k = p->kernels;
         while (!k->merged) k++;
         if (!strstr(k->source, "fb_s * 32 + place")) fail_msg("%s: no row by a warp\n%s", variants[i], k->source);

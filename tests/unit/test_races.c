@@ -519,17 +519,6 @@ static const struct {
 
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* The plan with a knob of the kernel that makes the output. */
-static fb_plan *with_knob(fb_plan *plan, const fb_graph *g, fb_knob which, int value)
-{
-    fb_plan *next = NULL;
-    fb_edit knob = {.kind = FB_EDIT_KNOB, .a = g->outputs[0], .b = FB_NONE, .knob = which, .value = value};
-    fb_verdict v = fb_plan_try(plan, &knob, &next);
-    if (!next) fail_msg("%s", v.text);
-    fb_plan_free(plan);
-    return next;
-}
-
 static fb_program *lowered(int c, fb_graph *g)
 {
     fb_machine m;
@@ -548,11 +537,11 @@ static fb_program *lowered(int c, fb_graph *g)
         fb_plan_free(plan);
         plan = next;
     }
-    if (cases[c].parts > 0) plan = with_knob(plan, g, FB_KNOB_PARTS, cases[c].parts);
-    if (cases[c].parts == ATOMICS) plan = with_knob(plan, g, FB_KNOB_ATOMICS, 1);
+    if (cases[c].parts > 0) plan = with_knob_of(plan, g->outputs[0], FB_KNOB_PARTS, cases[c].parts);
+    if (cases[c].parts == ATOMICS) plan = with_knob_of(plan, g->outputs[0], FB_KNOB_ATOMICS, 1);
     if (cases[c].make == attended || strstr(cases[c].has, "fb_gemm_wide") || strstr(cases[c].name, "tensor maps"))
         plan = with_tile_k(plan, g, "mixed", 64);
-    if (cases[c].make == shared_product) plan = with_knob_of(plan, g, "mixed", FB_KNOB_SPLIT_K, 2);
+    if (cases[c].make == shared_product) plan = with_knob_of(plan, fb_graph_find(g, "mixed"), FB_KNOB_SPLIT_K, 2);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[c].name, err.text);
     bool has = false;
