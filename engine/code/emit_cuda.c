@@ -199,6 +199,43 @@ static bool packs_root(const frame *f, const walk *w, int space, const fb_root *
     return r->table == FB_NONE && fb_cut_packs(f->e->nest, f->x.cut, f->s, r->storage, r->at);
 }
 
+/* Elements that take turns in memory with others, which a thread moves beside them. */
+static bool interleaves_load(const walk *w, const frame *f, const fb_value *v, fb_interleaved *by)
+{
+    return !w->apart && fb_interleaves_load(f->e->nest, f->s, v, w->space->var[w->space->n - 1], w->vector, by);
+}
+
+static bool interleaves_root(const walk *w, const frame *f, const fb_root *r, fb_interleaved *by)
+{
+    return w->space->n && !w->apart &&
+           fb_interleaves_root(f->e->nest, f->s, r, w->space->var[w->space->n - 1], w->vector, by);
+}
+
+/* Where element w->v of such a pack is. */
+static const char *place_in_pack(frame *f, const walk *w, const fb_interleaved *by)
+{
+    const char *first = fb_arena_printf(f->e->arena, "%d * %s", by->parts, w->v);
+    return by->place ? fb_arena_printf(f->e->arena, "%s + %d", first, by->place) : first;
+}
+
+/* The pack that a load of such elements is in: that of the first value that reads one of them, which makes it. */
+static const char *pack_of_interleaved(frame *f, const walk *w, const bool *needed, fb_val i, const fb_interleaved *by)
+{
+    fb_emitter *e = f->e;
+    const fb_value *v = &f->s->values[i];
+    for (int j = 0; j < i; j++) {
+        fb_interleaved other;
+        const fb_value *u = &f->s->values[j];
+        if ((needed && !needed[j]) || u->space != v->space || u->node != v->node || !interleaves_load(w, f, u, &other))
+            continue;
+        if (other.from == by->from) return fb_arena_printf(e->arena, "fb_%s", e->names[j]);
+    }
+    const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
+    fb_emit(e, "const auto %s = fb_load<%d>(&%s);", pack, w->vector * by->parts,
+            at_first(f, w, v->node, v->table, by->from));
+    return pack;
+}
+
 /* A group of a row from memory, the name of its function and its arguments. */
 static const char *load_of(frame *f, const walk *w, const fb_value *v)
 {
@@ -229,6 +266,14 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
         const fb_value *v = &f->s->values[i];
         if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
         const bool there = is_there(f, i);
+        fb_interleaved by;
+        if (!there && interleaves_load(w, f, v, &by)) {
+            const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack_of_interleaved(f, w, needed, i, &by),
+                                                  place_in_pack(f, w, &by));
+            e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
+            if (f->packed) f->packed[i] = true;
+            continue;
+        }
         if (!there && !packs_load(f, w, space, v)) continue;
         if (f->packed) f->packed[i] = true;
         if (there) {
@@ -253,6 +298,18 @@ static void forget_packs(frame *f)
 static const char *pack_name(frame *f, int root)
 {
     return fb_arena_printf(f->e->arena, "fb_out%d", root);
+}
+
+/* Of the roots whose elements take turns with a root's, the one that stores the first of each group; it has the pack. */
+static int first_of_interleaved(const frame *f, const walk *w, int root, const fb_interleaved *by)
+{
+    for (int i = 0; i < f->s->n_roots; i++) {
+        fb_interleaved other;
+        if (f->s->roots[i].storage != f->s->roots[root].storage || !interleaves_root(w, f, &f->s->roots[i], &other))
+            continue;
+        if (other.place == 0 && other.from == by->from) return i;
+    }
+    return root;
 }
 
 static bool root_is_here(const fb_root *r, int space, int depth)
@@ -282,9 +339,11 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     fb_ix last = w->space->var[w->space->n - 1];
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
-        if (root_is_here(r, space, depth) && packs_root(f, w, space, r))
-            fb_emit(e, "fb_pack<%s, %d> %s;", e->spell->type[dtype_of_storage(e, r->storage)].memory, w->vector,
-                    pack_name(f, i));
+        fb_interleaved by = {.parts = 1};
+        if (root_is_here(r, space, depth) &&
+            ((interleaves_root(w, f, r, &by) && !by.place) || packs_root(f, w, space, r)))
+            fb_emit(e, "fb_pack<%s, %d> %s;", e->spell->type[dtype_of_storage(e, r->storage)].memory,
+                    w->vector * by.parts, pack_name(f, i));
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
         if (is_made_here(f, i)) fb_emit(e, "fb_pack<%s, %d> %s;", fb_emit_type(e, i), w->vector, kept_name(f, i));
@@ -303,23 +362,30 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
     close_each(f, w);
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
-        if (root_is_here(r, space, depth) && packs_root(f, w, space, r))
+        fb_interleaved by = {.from = r->at};
+        if (root_is_here(r, space, depth) &&
+            ((interleaves_root(w, f, r, &by) && !by.place) || packs_root(f, w, space, r)))
             fb_emit(e, "%s%s(&%s, %s%s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
-                    ragged ? "fb_long_store" : "fb_store", at_first(f, w, r->storage, r->table, r->at), pack_name(f, i),
-                    ragged ? edges(f, w) : "");
+                    ragged ? "fb_long_store" : "fb_store", at_first(f, w, r->storage, r->table, by.from),
+                    pack_name(f, i), ragged ? edges(f, w) : "");
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
         if (is_made_here(f, i)) fb_emit(e, "fb_store(%s + %s, %s);", held_name(f, i), f->within, kept_name(f, i));
 }
 
-/* A root's element `at` of a pack that is stored whole. */
-static void put_in_pack(frame *f, int root, const char *at)
+/* A root's value as element `at` of a pack that is stored whole. */
+static void put_in(frame *f, int root, const char *pack, const char *at)
 {
     fb_emitter *e = f->e;
     const fb_root *r = &f->s->roots[root];
     const char *value = fb_emit_ref(e, r->value);
     value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
-    fb_emit(e, "%s.at[%s] = %s;", pack_name(f, root), at, value);
+    fb_emit(e, "%s.at[%s] = %s;", pack, at, value);
+}
+
+static void put_in_pack(frame *f, int root, const char *at)
+{
+    put_in(f, root, pack_name(f, root), at);
 }
 
 /* Stores of a space's roots at one element; into packs where whole vectors are stored. */
@@ -330,6 +396,11 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
         const fb_root *r = &f->s->roots[i];
         if (!root_is_here(r, space, depth)) continue;
         fb_emit_needed(e, r->value, space);
+        fb_interleaved by;
+        if (interleaves_root(w, f, r, &by)) {
+            put_in(f, i, pack_name(f, first_of_interleaved(f, w, i, &by)), place_in_pack(f, w, &by));
+            continue;
+        }
         bool packed = w->space->n && packs_root(f, w, space, r);
         if (packed) {
             put_in_pack(f, i, w->v);

@@ -18,6 +18,7 @@
 #include "nest/nest.h"
 
 enum { FB_MAX_ROW_VARS = 12, FB_MAX_KERNEL_BUFFERS = 400, FB_MAX_SECTIONS = 256 };
+enum { FB_MAX_INTERLEAVED = 4 }; /* parts whose elements alternate in memory, which one thread makes */
 
 /* Storages that no node has: where a copy of a source goes, and the left operand of a chain's last product. */
 enum { FB_COPY_OF_SOURCE = -2, FB_ON_CHIP = -3 };

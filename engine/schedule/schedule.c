@@ -100,6 +100,51 @@ bool fb_packs_root(const fb_nest *nest, const fb_section *s, const fb_root *r, f
     return (r->table == FB_NONE || table_fits(s, r->table, vector)) && fb_packs(nest, r->storage, r->at, last, vector);
 }
 
+/* ---- elements that take turns along a variable ---- */
+
+/* Is all of each group inside the tensor? Groups begin at multiples of their size. */
+static bool is_interleaved(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vector, fb_interleaved *out)
+{
+    int64_t stride, place;
+    fb_ix rest;
+    if (storage < 0 || vector == 1 || !fb_ix_coefficient(nest->pool, at, last, &stride)) return false;
+    if (stride != 2 && stride != FB_MAX_INTERLEAVED) return false;
+    const fb_node *n = &nest->graph->nodes[storage];
+    const int64_t group = vector * stride;
+    if (fb_shape_elements(&n->shape) % group || !fb_packs_in_steps(nest, storage, (int)group)) return false;
+    fb_ix_stride(nest->pool, at, last, &stride, &rest);
+    if (!fb_ix_is_const(nest->pool, fb_ix_mod(nest->pool, rest, group), &place) || place >= stride) return false;
+    *out = (fb_interleaved){(int)stride, (int)place, fb_ix_sub(nest->pool, at, fb_ix_const(nest->pool, place))};
+    return true;
+}
+
+static bool has_elements_alone(const fb_section *s)
+{
+    return !s->n_passes && !s->scatter;
+}
+
+bool fb_interleaves_load(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector,
+                         fb_interleaved *out)
+{
+    return has_elements_alone(s) && v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE &&
+           !is_named_by_each(nest, s, v, last) && is_interleaved(nest, v->node, v->at, last, vector, out);
+}
+
+bool fb_interleaves_root(const fb_nest *nest, const fb_section *s, const fb_root *r, fb_ix last, int vector,
+                         fb_interleaved *out)
+{
+    if (!has_elements_alone(s) || r->table != FB_NONE || !is_interleaved(nest, r->storage, r->at, last, vector, out))
+        return false;
+    int places = 0;
+    for (int i = 0; i < s->n_roots; i++) {
+        const fb_root *o = &s->roots[i];
+        fb_interleaved t;
+        if (o->storage != r->storage || o->table != FB_NONE) continue;
+        if (is_interleaved(nest, o->storage, o->at, last, vector, &t) && t.from == out->from) places |= 1 << t.place;
+    }
+    return places == (1 << out->parts) - 1;
+}
+
 /* Bytes of an element; what a copy is stored in is no node. */
 static int size_in(const fb_nest *nest, fb_id storage)
 {
@@ -113,13 +158,19 @@ static int vector_along(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
     fb_ix last = x->var[x->n - 1];
     int largest = 0;
     for (int i = 0; i < s->n_values; i++) {
-        if (s->values[i].space != space || !fb_packs_load(nest, s, &s->values[i], last, 2)) continue;
-        int size = size_in(nest, s->values[i].node);
+        const fb_value *v = &s->values[i];
+        fb_interleaved by = {.parts = 1};
+        if (v->space != space) continue;
+        if (!fb_packs_load(nest, s, v, last, 2) && !fb_interleaves_load(nest, s, v, last, 2, &by)) continue;
+        int size = size_in(nest, v->node) * by.parts;
         if (size > largest) largest = size;
     }
     for (int i = 0; i < s->n_roots; i++) {
-        if (s->roots[i].space != space || !fb_packs_root(nest, s, &s->roots[i], last, 2)) continue;
-        int size = size_in(nest, s->roots[i].storage);
+        const fb_root *r = &s->roots[i];
+        fb_interleaved by = {.parts = 1};
+        if (r->space != space) continue;
+        if (!fb_packs_root(nest, s, r, last, 2) && !fb_interleaves_root(nest, s, r, last, 2, &by)) continue;
+        int size = size_in(nest, r->storage) * by.parts;
         if (size > largest) largest = size;
     }
     if (!largest) return 1;

@@ -126,6 +126,17 @@ bool fb_packs_root(const fb_nest *nest, const fb_section *s, const fb_root *r, f
 /* Are `vector` elements of a storage that are neighbours along `last` neighbours in memory, at multiples of their size?
  * Also when a loop's step moves the pointer. */
 bool fb_packs(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vector);
+/* Neighbours along `last` whose elements lie `parts` (2 or 4) apart, at `place` of these: real and imaginary parts, every second
+ * element. A thread moves all that lie between them too, `vector` × `parts` elements from `from` on. */
+typedef struct {
+    int parts, place;
+    fb_ix from;
+} fb_interleaved;
+bool fb_interleaves_load(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector,
+                         fb_interleaved *out);
+/* Of a root beside which others of the section store the rest of each group. */
+bool fb_interleaves_root(const fb_nest *nest, const fb_section *s, const fb_root *r, fb_ix last, int vector,
+                         fb_interleaved *out);
 /* As fb_packs_load, of a load whose tests, if it has any, are the same for a whole vector. */
 bool fb_packs_tested(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector);
 /* Does the place of an element that a section of elements loads take divisions of the last variable, for each by itself? */

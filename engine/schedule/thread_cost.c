@@ -131,7 +131,9 @@ static bool is_once(const fb_nest *nest, const fb_section *s, const fb_space *x,
 {
     if (v->kind != FB_VALUE_LOAD || !x->n) return false;
     fb_ix last = x->var[x->n - 1];
-    return fb_packs_load(nest, s, v, last, vector) || !fb_ix_uses(nest->pool, v->at, last);
+    fb_interleaved by;
+    return fb_packs_load(nest, s, v, last, vector) || fb_interleaves_load(nest, s, v, last, vector, &by) ||
+           !fb_ix_uses(nest->pool, v->at, last);
 }
 
 /* Instructions that make a number of 32 bits of one of 16 from memory: every second one is moved first. */

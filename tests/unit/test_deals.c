@@ -198,6 +198,33 @@ static fb_graph *first_of(int64_t rows, int64_t wide, double few, double ties, f
     return finished(g, add_node(g, FB_OP_LT, "first", NULL, 2, both), FB_NONE);
 }
 
+/* `parts` results stacked along the last dim, where x has as many in turn and `y` one for all: each of x's times y, and of the
+ * last ones the first of x's less. */
+static fb_graph *interleaved(int parts, int64_t rows, int64_t wide, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("interleaved");
+    fb_id x = values(g, DIMS(rows, wide, parts), dtype), y = source(g, FB_OP_INPUT, "y", DIMS(wide), dtype), part[4],
+          of[4];
+    for (int i = 0; i < parts; i++) of[i] = view(g, slice(g, x, 2, i, i + 1), DIMS(rows, wide));
+    for (int i = 0; i < parts; i++) {
+        part[i] = node2(g, FB_OP_MUL, "mul", of[i], y);
+        if (i) part[i] = node2(g, FB_OP_SUB, "sub", part[i], of[0]);
+    }
+    return finished(g, add_node(g, FB_OP_STACK, "stack", &(fb_attrs){.dim = 2}, parts, part), FB_NONE);
+}
+
+/* Every `step`-th element of lines, from `from` on, and the one behind it. */
+static fb_graph *every(int step, int from, int64_t rows, int64_t wide, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("every");
+    fb_id x = values(g, DIMS(rows, wide), dtype), two[2];
+    for (int i = 0; i < 2; i++)
+        two[i] =
+            add_node(g, FB_OP_SLICE, NULL,
+                     &(fb_attrs){.dim = 1, .start = from + i, .stop = wide + from + i + 1 - step, .step = step}, 1, &x);
+    return finished(g, node2(g, FB_OP_ADD, "add", two[0], two[1]), FB_NONE);
+}
+
 /* All outputs by one kernel. */
 static fb_plan *together(fb_plan *plan, const fb_graph *g)
 {
@@ -516,6 +543,24 @@ static void halves_take_turns(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
+/* What alternates in memory is read and written by whole packs, where groups of it are whole and lie evenly. */
+static void what_alternates_is_one_pack(void **state)
+{
+    (void)state;
+    static const char none[] = "fb_load<";
+    const dealt cases[] = {
+        {interleaved(2, 33, 64, FB_BF16), "fb_pack<fb_bf16, 8> fb_out0", FB_KNOB_ROWS, 0, 0, false},
+        {interleaved(2, 7, 36, FB_F32), "fb_pack<float, 4> fb_out0", FB_KNOB_ROWS, 0, 0, false},
+        {interleaved(4, 9, 20, FB_F16), "fb_pack<fb_f16, 8> fb_out0", FB_KNOB_ROWS, 0, 0, false},
+        {interleaved(3, 9, 20, FB_F32), "blockIdx.x %", FB_KNOB_ROWS, 0, 0, true}, /* one thread writes all three */
+        {interleaved(2, 3, 33, FB_F32), "fb_store(", FB_KNOB_ROWS, 0, 0, true},    /* no whole groups */
+        {every(2, 0, 5, 64, FB_F32), "fb_x_2.at[2 * v + 1]", FB_KNOB_ROWS, 0, 0, false},
+        {every(4, 1, 5, 64, FB_BF16), "fb_x_2.at[4 * v + 1]", FB_KNOB_ROWS, 0, 0, false},
+        {every(2, 0, 1, 63, FB_F32), none, FB_KNOB_ROWS, 0, 0, true}, /* the last group would end beyond the tensor */
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
 /* Steps that are no multiple of the parts, parts without a step, several rows, products. */
 static void a_row_of_running_values_has_parts(void **state)
 {
@@ -568,12 +613,13 @@ static void rows_are_sorted_by_teams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_elements),      cmocka_unit_test(squares_are_turned),
-        cmocka_unit_test(an_index_is_shared),      cmocka_unit_test(points_are_added_in_any_order),
-        cmocka_unit_test(columns_fill_the_device), cmocka_unit_test(windows_are_joined),
-        cmocka_unit_test(rows_are_looked_up_once), cmocka_unit_test(what_is_slow_is_kept),
-        cmocka_unit_test(halves_take_turns),       cmocka_unit_test(rows_share_what_they_load),
-        cmocka_unit_test(columns_have_parts),      cmocka_unit_test(a_row_of_running_values_has_parts),
-        cmocka_unit_test(first_places_are_listed), cmocka_unit_test(rows_are_sorted_by_teams)};
+        cmocka_unit_test(test_many_elements),         cmocka_unit_test(squares_are_turned),
+        cmocka_unit_test(an_index_is_shared),         cmocka_unit_test(points_are_added_in_any_order),
+        cmocka_unit_test(columns_fill_the_device),    cmocka_unit_test(windows_are_joined),
+        cmocka_unit_test(rows_are_looked_up_once),    cmocka_unit_test(what_is_slow_is_kept),
+        cmocka_unit_test(halves_take_turns),          cmocka_unit_test(rows_share_what_they_load),
+        cmocka_unit_test(columns_have_parts),         cmocka_unit_test(a_row_of_running_values_has_parts),
+        cmocka_unit_test(first_places_are_listed),    cmocka_unit_test(rows_are_sorted_by_teams),
+        cmocka_unit_test(what_alternates_is_one_pack)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
