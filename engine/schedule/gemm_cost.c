@@ -261,9 +261,9 @@ static double tile_us(const fb_nest *nest, const fb_knobs *knobs, const fb_made_
     }
     make_operands(nest, made, x, &w.waits, &w.made);
     w.bytes = w.product[0].k * (x->m + (t->kept ? 0 : x->n)) * fb_dtype_size(t->dtype);
+    const double warps = x->threads / (double)nest->target->warp;
     for (int i = 0; i < nest->n_sections && t->whole; i++)
-        w.after +=
-            fb_warp_row_cycles(nest, &nest->sections[i]) * ceil(x->m / (x->threads / (double)nest->target->warp));
+        w.after += fb_warp_row_cycles(nest, &nest->sections[i], fmin(warps, x->m)) * ceil(x->m / warps);
     w.waits += waits_after(nest, knobs, x);
     return fb_tile_us(m, &w) + split_us(t, x, m);
 }

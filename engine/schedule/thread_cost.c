@@ -647,7 +647,7 @@ static double loads_among(const fb_nest *nest, const fb_section *s, int space, c
     return loads;
 }
 
-double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
+double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s, double warps)
 {
     work w = {0};
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1), *seen = fb_calloc((size_t)s->n_values + 1, 1);
@@ -670,5 +670,5 @@ double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
     }
     fb_free(needed);
     fb_free(seen);
-    return w.chain;
+    return fmax(w.chain, warps / SCHEDULERS * w.instructions);
 }

@@ -22,7 +22,8 @@ typedef struct {
 /* As scheduled with these knobs (NULL: automatic). 0 where the machine's clock is not known. */
 fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 
-/* Cycles of a warp for one row of a product that lies on chip (family gemm, which reduces whole rows there). */
-double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s);
+/* Cycles for one row of a product that lies on chip (family gemm, which reduces whole rows there), where each of so many warps
+ * of a multiprocessor has one: what a warp waits for, or what all of them compute. */
+double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s, double warps);
 
 #endif
