@@ -120,10 +120,63 @@ static void digests_go_by_the_bytes_alone(void **state)
     unit_free(&u);
 }
 
+/* Matrices of whole squares and of odd sides, lines at odd places, zeros behind the columns that become lines. */
+static void check_turned(const char *entry, int64_t size)
+{
+    static const struct {
+        int64_t matrices, rows, columns, padded, apart, skew;
+    } cases[] = {{2, 64, 128, 64, 0, 0},
+                 {1, 100, 72, 104, 0, 0},
+                 {3, 3, 49, 8, 0, 0},
+                 {2, 65, 67, 65, 5, 1},
+                 {1, 1, 1, 8, 0, 0}};
+    fb_kernel kernel = {
+        .entry = entry, .source = fb_embedded("kernels/turn.cuh"), .grid = {12, 1, 1}, .block = {256, 1, 1}};
+    fb_program program = {.n_kernels = 1, .kernels = &kernel};
+    unit u = {0};
+    unit_add_cuda(&u, &program);
+    unit_emulate(&u);
+    void (*turn)(void *const **args);
+    *(kernel_entry *)&turn = unit_entry(&u, 0, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t rows = cases[i].rows, columns = cases[i].columns, padded = cases[i].padded,
+                      step = rows * columns + cases[i].apart;
+        const int64_t all = cases[i].matrices * step + cases[i].skew, made = cases[i].matrices * columns * padded;
+        unsigned char *from = fb_alloc((size_t)(all * size)), *to = fb_alloc((size_t)(made * size)), none[8] = {0};
+        for (int64_t k = 0; k < all * size; k++) from[k] = (unsigned char)(1 + (uint64_t)k * 2654435761u % 255);
+        memset(to, 0xee, (size_t)(made * size));
+        unsigned char *first = from + cases[i].skew * size;
+        const int64_t line = 16 / size,
+                      evenly = (columns % line == 0 && step % line == 0 && !cases[i].skew) | (padded % line == 0) << 1;
+        void *const args[] =
+            {first,         to, (void *)cases[i].matrices, (void *)rows, (void *)columns, (void *)padded, (void *)step,
+             (void *)evenly},
+                    *const *arg = args;
+        turn(&arg);
+        for (int64_t m = 0; m < cases[i].matrices; m++)
+            for (int64_t c = 0; c < columns; c++)
+                for (int64_t r = 0; r < padded; r++) {
+                    const unsigned char *want = r < rows ? first + (m * step + r * columns + c) * size : none;
+                    assert_memory_equal(to + ((m * columns + c) * padded + r) * size, want, (size_t)size);
+                }
+        fb_free(from);
+        fb_free(to);
+    }
+    unit_free(&u);
+}
+
+static void matrices_are_turned(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) skip();
+    check_turned("fb_turn_2", 2);
+    check_turned("fb_turn_4", 4);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs_on_an_emulated_gpu),
-                                       cmocka_unit_test(what_was_found_stays_mended),
-                                       cmocka_unit_test(digests_go_by_the_bytes_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_are_turned), cmocka_unit_test(random_graphs_on_an_emulated_gpu),
+        cmocka_unit_test(what_was_found_stays_mended), cmocka_unit_test(digests_go_by_the_bytes_alone)};
     return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }

@@ -1,20 +1,35 @@
 /* Convolutions through cuDNN, and what it does to one on its way out: a tensor and a bias of each channel added, and relu.
  * The library proposes engines for a call, its best guess first; those whose arithmetic is not
  * the plan's own are left out: rounded inputs where the plan says f32, transforms (Winograd, Fourier), whose errors are of
- * another kind, and sums in no fixed order. Which of the others is the fastest is for gemm.c to time. */
+ * another kind, and sums in no fixed order. Which of the others is the fastest is for gemm.c to time.
+ *
+ * Tensor cores want channels last, and the library's own copies to that order and back move a third of what memory can
+ * (cuDNN 9 on an H200: 8 × 512 × 3000 in bf16 take 35 µs, and 11 by turn.c). So what lies channel by channel is also tried
+ * turned, with as many channels of zeros as fill the last 16 bytes. */
+#include "base/integer.h"
 #include "base/mem.h"
 #include "device/cuda/parts.h"
 
 enum { ID_X = 1, ID_W, ID_Y, ID_ADDEND, ID_BIAS, ID_BETWEEN }; /* the last: of what is never stored, from here on */
-enum { PROPOSED = 8, ASKED = 24, DIMS = 2 + FB_CONVOLUTION_SPACE };
+enum { PROPOSED = 8, PROPOSED_TURNED = 4, ASKED = 24, DIMS = 2 + FB_CONVOLUTION_SPACE };
+
+/* A call whose tensors are turned into room of its own, and its result out of it. */
+typedef struct {
+    fb_gemm_call call; /* of what is turned */
+    fb_cuda_turning x, w, y;
+    bool y_too;
+    int64_t w_at, y_at, rest_at; /* bytes into that room; x is at its beginning, and the library's own behind all */
+} turned_call;
 
 struct fb_cuda_convolution {
-    int n; /* engines, as plans */
+    int n, n_plain; /* engines, as plans; those of the turned call come last */
     struct {
         cudnnBackendDescriptor_t plan;
         int64_t workspace;
-    } engine[PROPOSED];
+    } engine[PROPOSED + PROPOSED_TURNED];
+    turned_call turned;
     bool adds, biases;
+    int64_t size;                  /* of an element */
     cudnnBackendDescriptor_t pack; /* of the pointers below; NULL: none yet */
     fb_cuda_gemm_args at;
     CUdeviceptr workspace;
@@ -258,6 +273,58 @@ static cudnnBackendDescriptor_t describe(maker *m, const fb_gemm_call *call)
     return graph;
 }
 
+/* ---- channels last ---- */
+
+static fb_cuda_turning turning(int64_t matrices, int64_t rows, int64_t columns, int64_t padded, int64_t from_step)
+{
+    return (fb_cuda_turning){matrices, rows, columns, padded, from_step};
+}
+
+static bool is_counted(const fb_cuda_turning *t)
+{
+    return t->rows <= INT32_MAX / 2 && t->columns <= INT32_MAX / 2 && fb_cuda_turn_blocks(t) <= INT32_MAX;
+}
+
+static int64_t in_room(int64_t elements, int64_t size)
+{
+    enum { BEGINS = 256 };
+    return fb_ceil_div(elements * size, BEGINS) * BEGINS;
+}
+
+/* What the call is turned; false where it has its channels last, or where no tensor core multiplies. */
+static bool turn_call(const fb_gemm_call *call, turned_call *t)
+{
+    enum { PIECE = 16 };
+    const int64_t size = fb_dtype_size(call->dtype);
+    const bool tensor = size == 2 || (call->dtype == FB_F32 && call->precision == FB_PRECISION_TF32);
+    *t = (turned_call){.call = *call};
+    fb_convolution *c = &t->call.convolution;
+    int64_t pixels = 1, window = 1, places = 1;
+    for (int d = 0; d < c->space; d++) pixels *= c->dim[d].size, window *= c->dim[d].kernel, places *= c->dim[d].places;
+    if (!tensor || c->groups != 1 || c->x_channel == 1 || pixels == 1 || c->x_channel != pixels) return false;
+    if (c->out * size % PIECE || c->w_in != window || c->w_out != c->in * window) return false;
+    const int64_t in = fb_ceil_div(c->in * size, PIECE) * PIECE / size;
+    t->x = turning(c->batch, c->in, pixels, in, c->x_batch);
+    t->w = turning(c->out, c->in, window, in, c->w_out);
+    t->y = turning(c->batch, places, c->out, places, places * c->out);
+    t->y_too = !c->by_places;
+    if (t->y_too && call->addend != FB_NONE) return false; /* it lies as the result does */
+    if (!is_counted(&t->x) || !is_counted(&t->w) || !is_counted(&t->y)) return false;
+    t->w_at = in_room(c->batch * pixels * in, size);
+    t->y_at = t->w_at + in_room(c->out * window * in, size);
+    t->rest_at = t->y_at + (t->y_too ? in_room(c->batch * places * c->out, size) : 0);
+    c->in = in, c->x_channel = c->w_in = 1, c->x_batch = pixels * in, c->w_out = window * in;
+    c->by_places = true;
+    for (int d = c->space - 1, x = 0; d >= 0; d--, x++) {
+        c->dim[d].x_step = x ? c->dim[d + 1].x_step * c->dim[d + 1].size : in;
+        c->dim[d].w_step = x ? c->dim[d + 1].w_step * c->dim[d + 1].kernel : in;
+    }
+    t->call.a_offset = t->call.b_offset = 0;
+    t->call.a_advance = t->call.b_advance = (fb_advance){0};
+    if (t->y_too) t->call.c_advance = (fb_advance){0};
+    return true;
+}
+
 /* ---- engines ---- */
 
 /* Does the engine compute what the plan says? */
@@ -309,8 +376,9 @@ static bool take(fb_cuda_device *d, fb_cuda_convolution *c, cudnnBackendDescript
     return true;
 }
 
+/* Until there are so many. */
 static void propose(fb_cuda_device *d, fb_cuda_convolution *c, const fb_gemm_call *call, cudnnBackendDescriptor_t graph,
-                    int mode)
+                    int mode, int most)
 {
     maker m = {.d = d};
     cudnnBackendDescriptor_t guess = make(&m, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[ASKED] = {NULL};
@@ -325,9 +393,19 @@ static void propose(fb_cuda_device *d, fb_cuda_convolution *c, const fb_gemm_cal
     if (!m.status)
         m.status = d->f->cudnnBackendGetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                                   made, &n, config);
-    for (int64_t i = 0; i < n && i < made && c->n < PROPOSED && !m.status; i++)
+    for (int64_t i = 0; i < n && i < made && c->n < most && !m.status; i++)
         if (is_plain(d, config[i], call)) take(d, c, config[i]);
     for (int i = 0; i < made; i++) d->f->cudnnBackendDestroyDescriptor(config[i]);
+    drop(&m);
+}
+
+/* Engines of the same call turned, of which none is needed. */
+static void propose_turned(fb_cuda_device *d, fb_cuda_convolution *c, const fb_gemm_call *call)
+{
+    if (!turn_call(call, &c->turned) || !fb_cuda_turn_open(d, NULL)) return;
+    maker m = {.d = d};
+    cudnnBackendDescriptor_t graph = describe(&m, &c->turned.call);
+    if (!m.status) propose(d, c, &c->turned.call, graph, CUDNN_HEUR_MODE_A, c->n + PROPOSED_TURNED);
     drop(&m);
 }
 
@@ -340,10 +418,13 @@ fb_cuda_convolution *fb_cuda_convolution_new(fb_cuda_device *d, const fb_gemm_ca
     fb_cuda_convolution *c = fb_calloc(1, sizeof *c);
     c->adds = call->addend != FB_NONE;
     c->biases = call->bias != FB_NONE;
+    c->size = fb_dtype_size(call->dtype);
     maker m = {.d = d};
     cudnnBackendDescriptor_t graph = describe(&m, call);
-    if (!m.status) propose(d, c, call, graph, CUDNN_HEUR_MODE_A);
-    if (!m.status && !c->n) propose(d, c, call, graph, CUDNN_HEUR_MODE_FALLBACK);
+    if (!m.status) propose(d, c, call, graph, CUDNN_HEUR_MODE_A, PROPOSED);
+    if (!m.status && !c->n) propose(d, c, call, graph, CUDNN_HEUR_MODE_FALLBACK, PROPOSED);
+    c->n_plain = c->n;
+    if (c->n) propose_turned(d, c, call);
     if (m.status)
         failed(err, m.status, "describing a convolution");
     else if (!c->n)
@@ -355,10 +436,22 @@ fb_cuda_convolution *fb_cuda_convolution_new(fb_cuda_device *d, const fb_gemm_ca
     return NULL;
 }
 
+static bool is_turned(const fb_cuda_convolution *c, int which)
+{
+    return which >= c->n_plain;
+}
+
+/* Bytes that the call with that engine needs beside its tensors. */
+static int64_t room_of(const fb_cuda_convolution *c, int which)
+{
+    return c->engine[which].workspace + (is_turned(c, which) ? c->turned.rest_at : 0);
+}
+
 void fb_cuda_convolution_settle(fb_cuda_device *d, const fb_cuda_convolution *c, int which)
 {
     CUdeviceptr room;
-    if (c->engine[which].workspace) find_room(d, c->engine[which].workspace, &room, NULL);
+    int64_t bytes = room_of(c, which);
+    if (bytes) find_room(d, bytes, &room, NULL);
 }
 
 void fb_cuda_convolution_free(fb_cuda_device *d, fb_cuda_convolution *c)
@@ -398,12 +491,27 @@ static bool point(fb_cuda_device *d, fb_cuda_convolution *c, const fb_cuda_gemm_
     return true;
 }
 
-bool fb_cuda_convolution_run(fb_cuda_device *d, fb_cuda_convolution *c, int which, const fb_cuda_gemm_args *at,
-                             fb_error *err)
+static bool execute(fb_cuda_device *d, fb_cuda_convolution *c, int which, const fb_cuda_gemm_args *at,
+                    CUdeviceptr workspace, fb_error *err)
 {
-    CUdeviceptr workspace = 0;
-    if (c->engine[which].workspace && !find_room(d, c->engine[which].workspace, &workspace, err)) return false;
     if (!point(d, c, at, workspace, err)) return false;
     cudnnStatus_t status = d->f->cudnnBackendExecute(d->dnn, c->engine[which].plan, c->pack);
     return !status ? true : failed(err, status, "convolving");
+}
+
+bool fb_cuda_convolution_run(fb_cuda_device *d, fb_cuda_convolution *c, int which, const fb_cuda_gemm_args *at,
+                             fb_error *err)
+{
+    const turned_call *t = &c->turned;
+    int64_t bytes = room_of(c, which);
+    CUdeviceptr room = 0;
+    if (bytes && !find_room(d, bytes, &room, err)) return false;
+    if (!is_turned(c, which)) return execute(d, c, which, at, room, err);
+    fb_cuda_gemm_args there = *at;
+    there.b = room, there.a = room + (CUdeviceptr)t->w_at;
+    if (t->y_too) there.c = room + (CUdeviceptr)t->y_at;
+    return fb_cuda_turn(d, &t->x, c->size, at->b, there.b, err) &&
+           fb_cuda_turn(d, &t->w, c->size, at->a, there.a, err) &&
+           execute(d, c, which, &there, room + (CUdeviceptr)t->rest_at, err) &&
+           (!t->y_too || fb_cuda_turn(d, &t->y, c->size, there.c, at->c, err));
 }

@@ -139,6 +139,7 @@ static void cuda_close(fb_device *base)
     if (d->flush) d->f->cuMemFree(d->flush);
     if (d->digest_sum) d->f->cuMemFree(d->digest_sum);
     if (d->digest_module) d->f->cuModuleUnload(d->digest_module);
+    if (d->turn_module) d->f->cuModuleUnload(d->turn_module);
     if (d->workspace) d->f->cuMemFree(d->workspace);
     if (d->blas) d->f->cublasLtDestroy(d->blas);
     fb_cuda_convolution_close(d);

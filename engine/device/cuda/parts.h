@@ -50,7 +50,9 @@ typedef struct fb_cuda_device {
     CUmodule digest_module;         /* of step.c; NULL until needed, with what it adds up in */
     CUfunction digest;
     CUdeviceptr digest_sum;
-    CUdeviceptr flush; /* twice the L2, written to make the cache cold; 0 until needed */
+    CUmodule turn_module; /* of turn.c; NULL until needed */
+    CUfunction turn[2];   /* elements of 2 and of 4 bytes */
+    CUdeviceptr flush;    /* twice the L2, written to make the cache cold; 0 until needed */
     size_t flush_bytes;
     void *staged; /* pinned, of transfer.c: two halves; NULL until needed */
     size_t staged_half;
@@ -162,6 +164,16 @@ typedef struct {
     CUdeviceptr a, b, addend, bias, c;
 } fb_cuda_gemm_args;
 bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
+/* Matrices that become lines of their columns, `padded` elements each, zeros behind `rows` of them; they follow each other in
+ * the result, and begin `from_step` elements apart in the source. Needs fb_cuda_turn_open, once. */
+typedef struct {
+    int64_t matrices, rows, columns, padded, from_step;
+} fb_cuda_turning;
+bool fb_cuda_turn_open(fb_cuda_device *d, fb_error *err);
+int64_t fb_cuda_turn_blocks(const fb_cuda_turning *t); /* which have to be fewer than 2³¹ */
+bool fb_cuda_turn(fb_cuda_device *d, const fb_cuda_turning *t, int64_t size, CUdeviceptr from, CUdeviceptr to,
+                  fb_error *err);
+
 /* The same as a convolution: made with engines that cuDNN proposes for it, at least one; run with the one `which`. NULL
  * with the reason where there is no cuDNN, or it has no engine that computes as the plan says. */
 typedef struct fb_cuda_convolution fb_cuda_convolution;

@@ -1,0 +1,43 @@
+/* Matrices turned in a GPU's memory, for library calls that read the other order (kernels/turn.cuh). */
+#include "device/cuda/parts.h"
+
+#include "base/embedded.h"
+#include "base/integer.h"
+#include "device/cuda/compile.h"
+
+enum { SIDE = 64, THREADS = 256, RUN = 16 };
+
+bool fb_cuda_turn_open(fb_cuda_device *d, fb_error *err)
+{
+    fb_cuda_code code;
+    if (d->turn[1]) return true;
+    if (!d->turn_module) {
+        if (!fb_cuda_compile(fb_embedded("kernels/turn.cuh"), "turn", d->arch, FB_CUBIN, &code, err)) return false;
+        CUresult loaded = d->f->cuModuleLoadData(&d->turn_module, code.bytes);
+        fb_cuda_code_clear(&code);
+        if (loaded != CUDA_SUCCESS) return fb_cuda_fail(err, loaded, "loading the kernel that turns matrices");
+    }
+    FB_CUDA(d, cuModuleGetFunction(&d->turn[0], d->turn_module, "fb_turn_2"), "loading the kernel that turns matrices");
+    FB_CUDA(d, cuModuleGetFunction(&d->turn[1], d->turn_module, "fb_turn_4"), "loading the kernel that turns matrices");
+    return true;
+}
+
+int64_t fb_cuda_turn_blocks(const fb_cuda_turning *t)
+{
+    return t->matrices * fb_ceil_div(t->columns, SIDE) * fb_ceil_div(t->padded, SIDE);
+}
+
+bool fb_cuda_turn(fb_cuda_device *d, const fb_cuda_turning *t, int64_t size, CUdeviceptr from, CUdeviceptr to,
+                  fb_error *err)
+{
+    fb_cuda_turning of = *t;
+    long long evenly = 0;
+    if (from % RUN == 0 && t->columns * size % RUN == 0 && t->from_step * size % RUN == 0) evenly |= 1;
+    if (to % RUN == 0 && t->padded * size % RUN == 0) evenly |= 2;
+    void *args[] = {&from, &to, &of.matrices, &of.rows, &of.columns, &of.padded, &of.from_step, &evenly};
+    FB_CUDA(d,
+            cuLaunchKernel(d->turn[size == 4], (unsigned)fb_cuda_turn_blocks(t), 1, 1, THREADS, 1, 1, 0, d->stream,
+                           args, NULL),
+            "turning matrices");
+    return true;
+}
