@@ -2482,6 +2482,7 @@ static void emit_section_cuda(fb_emitter *e)
     case FB_DEAL_LONG: emit_long(&f); break;
     case FB_DEAL_RANKED: emit_ranked(&f); break;
     case FB_DEAL_SPLIT: emit_split(&f); break;
+    case FB_DEAL_THROUGH: fb_emit_cuda_through(e, &f.x, f.block); break;
     default: emit_rows(&f);
     }
     e->section = kept;
@@ -2585,6 +2586,40 @@ void fb_emit_cuda_variables(fb_emitter *e, const fb_space *space, const char *po
     declare_point(&f, space, point);
 }
 
+fb_ix fb_emit_cuda_group(fb_emitter *e, const fb_space *space, int vector, const char *point)
+{
+    frame f = {.e = e, .s = e->section};
+    walk w = walk_by(e, space, vector, fb_space_points(space) / vector);
+    if (space->n) declare_variables(&f, &w, point);
+    return w.first;
+}
+
+/* Of a team of lanes. */
+static frame team_of(fb_emitter *e, int team)
+{
+    return (frame){.e = e, .s = e->section, .x = {.deal = FB_DEAL_ROWS, .section = e->section, .team = team}};
+}
+
+void fb_emit_cuda_begin_sums(fb_emitter *e, fb_pass p)
+{
+    frame f = team_of(e, 1);
+    declare_accumulators(&f, p);
+}
+
+void fb_emit_cuda_add_up(fb_emitter *e, fb_pass p)
+{
+    frame f = team_of(e, 1);
+    for (int i = 0; i < e->section->n_values; i++)
+        if (fb_value_reduces(&e->section->values[i], p)) step(&f, i);
+}
+
+void fb_emit_cuda_end_sums(fb_emitter *e, fb_pass p, int team)
+{
+    frame f = team_of(e, team);
+    combine(&f, p);
+    finish_pass(&f, p);
+}
+
 /* ---- the kernel ---- */
 
 /* An operand is never gone through by the numbers of its points: windows are many more than what they are of. */
@@ -2639,6 +2674,7 @@ static int blocks_sharing(fb_emitter *e)
 static int section_threads(fb_emitter *e)
 {
     e->stage.alone = true;
+    e->stage.through = e->nest->through != NULL;
     for (int i = 0; i < e->nest->n_sections && e->stage.alone; i++) {
         fb_section_schedule x = fb_schedule_section(e->nest, e->knobs, &e->nest->sections[i], e->arena);
         e->stage.alone = !fb_schedule_meets(&x, e->target);
@@ -2681,6 +2717,7 @@ static void print_head(const fb_part *p, const char *entry, fb_str *out)
     }
     if (f->steps) fb_str_addf(out, "%sconst int64_t steps", before);
     if (p->keeps.kept_shared) fb_str_add(out, ", unsigned char *fb_kept, bool fb_fresh");
+    if (p->keeps.through) fb_str_add(out, ", const int fb_steps");
     if (p->keeps.round) fb_str_addf(out, ", %s &fb_kept, int fb_step, int64_t fb_left", p->keeps.round);
     fb_str_add(out, f->apart ? ")\n{\n" : "){\n");
 }

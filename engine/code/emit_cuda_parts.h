@@ -4,6 +4,7 @@
 #define FB_CODE_EMIT_CUDA_PARTS_H
 
 #include "code/emit_parts.h"
+#include "schedule/schedule.h"
 
 /* Elements that a thread of an elementwise section moves at once, along its last row variable. */
 int fb_emit_cuda_vector(const fb_emitter *e, const fb_section *s);
@@ -23,6 +24,14 @@ void fb_emit_cuda_open_together(fb_emitter *e, int space, int vector, const char
 void fb_emit_cuda_row(fb_emitter *e, int threads, int team, const char *lane);
 /* Declares an index that is a variable; what is none, a constant, has no name. */
 void fb_emit_cuda_declare(fb_emitter *e, fb_ix index, const char *value);
+/* … from the number of a group of `vector` neighbours along the last of them, which it returns the first place of. */
+fb_ix fb_emit_cuda_group(fb_emitter *e, const fb_space *space, int vector, const char *point);
+/* What pass p of the emitter's section reduces: before its elements; at each; and behind them, by the lanes of a team. */
+void fb_emit_cuda_begin_sums(fb_emitter *e, fb_pass p);
+void fb_emit_cuda_add_up(fb_emitter *e, fb_pass p);
+void fb_emit_cuda_end_sums(fb_emitter *e, fb_pass p, int team);
+/* emit_through.c: a section that is dealt so (FB_DEAL_THROUGH); `block`: the block's number within it. */
+void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const char *block);
 /* Declares the variables of a space from the number of a point. */
 void fb_emit_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);
 

@@ -106,6 +106,10 @@ void fb_lower_loops(fb_lowering *l)
     l->kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
     l->round = FB_NEW_ARRAY(l->p->arena, fb_id, groups + 1);
     for (int i = 0; i < groups; i++) l->round[i] = FB_NONE;
+    l->through = FB_NEW_ARRAY(l->p->arena, fb_through, l->g->n_regions + 1);
+    l->goes = FB_NEW_ARRAY(l->p->arena, bool, l->g->n_regions + 1);
+    for (fb_id r = 1; r < l->g->n_regions && !l->apart; r++)
+        l->goes[r] = fb_plan_goes_through(l->plan, r, l->p->arena, &l->through[r]);
     for (fb_id r = 1; r < l->g->n_regions && l->target->keeps && !l->apart; r++) {
         fb_recurrence round;
         if (fb_plan_whole_loop(l->plan, r) != r) continue;
@@ -214,6 +218,28 @@ static const fb_round *round_of(fb_lowering *l, const fb_loop *loop, fb_id made)
     return round;
 }
 
+static bool share_memory(const fb_lowering *l, fb_id a, fb_id b)
+{
+    const int i = l->buffer_of[a], k = l->buffer_of[b];
+    if (a == b || i == FB_NONE || k == FB_NONE) return false;
+    const fb_buffer *x = &l->buffers.at[i], *y = &l->buffers.at[k];
+    if (i == k) return true;
+    if (x->kind != FB_BUFFER_TEMP || y->kind != FB_BUFFER_TEMP) return false;
+    return x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
+}
+
+/* Does what the kernel reads ahead, or keeps, lie where it stores something else? */
+static bool reads_what_it_stores(const fb_lowering *l, const fb_nest *nest)
+{
+    for (int i = 0; i < nest->n_writes; i++) {
+        for (int k = 0; k < nest->n_reads; k++)
+            if (share_memory(l, nest->writes[i], nest->reads[k])) return true;
+        for (int k = 0; k < i; k++)
+            if (share_memory(l, nest->writes[i], nest->writes[k])) return true;
+    }
+    return false;
+}
+
 const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
 {
     const fb_nest *nest = group->nest;
@@ -227,6 +253,8 @@ const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
         if (l->stored_at[stored] != FB_NONE && !fb_family_row_of(group->family)->calls)
             nest = fb_nest_store_at(nest, stored, l->stored_at[stored], l->p->arena);
     }
+    if (l->goes[loop->region] && !reads_what_it_stores(l, nest))
+        nest = fb_nest_go_through(nest, &l->through[loop->region], l->p->arena);
     if (l->kept[number]) nest = fb_nest_keep_right(nest, l->p->arena);
     if (l->round[number] != FB_NONE) nest = fb_nest_send_round(nest, round_of(l, loop, l->round[number]), l->p->arena);
     return nest;

@@ -67,12 +67,14 @@ typedef struct {
     fb_loop *loops;    /* a region, from 1 on */
     struct {
         int first, last;
-    } * range;    /* a region: the launches of its loop */
-    bool apart;   /* each kernel is launched by itself: fb_lower_apart */
-    bool *kept;   /* a group: keeps right operands on chip (fb_plan_kept) */
-    fb_id *round; /* a group: the value that goes round its cluster (fb_plan_recurrence); FB_NONE */
-    int level;    /* loops open at this place of the launch list */
-    int steps;    /* buffer with 0, 1, 2 … for loop counters; FB_NONE: not needed */
+    } * range;                  /* a region: the launches of its loop */
+    bool apart;                 /* each kernel is launched by itself: fb_lower_apart */
+    bool *kept;                 /* a group: keeps right operands on chip (fb_plan_kept) */
+    struct fb_through *through; /* a region: how threads go through its loop … */
+    bool *goes;                 /* … if they do (fb_plan_goes_through) */
+    fb_id *round;               /* a group: the value that goes round its cluster (fb_plan_recurrence); FB_NONE */
+    int level;                  /* loops open at this place of the launch list */
+    int steps;                  /* buffer with 0, 1, 2 … for loop counters; FB_NONE: not needed */
     FB_VEC(fb_buffer) buffers;
     FB_VEC(fb_kernel) kernels;
     FB_VEC(fb_gemm_call) gemms;

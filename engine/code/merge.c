@@ -182,6 +182,13 @@ static bool is_apart(const merging *m, int repeat, int end)
            m->p->kernels[l->kernel].stage.alone && !may_alias(m, l);
 }
 
+/* Is the loop's body one kernel that goes through the steps itself? */
+static bool goes_through(const merging *m, int repeat)
+{
+    const fb_launch *l = at(m, repeat + 1);
+    return l->kind == FB_LAUNCH_KERNEL && m->p->kernels[l->kernel].stage.through;
+}
+
 static bool is_empty(const merging *m, const touched *t)
 {
     for (int b = 0; b < m->p->n_buffers; b++)
@@ -212,7 +219,7 @@ static void place_range(merging *m, int from, int to, touched *t)
             int end = end_of(m, i);
             m->meet[i] |= !is_empty(m, t);
             if (m->meet[i]) clear(m, t);
-            if (is_apart(m, i, end))
+            if (goes_through(m, i) || is_apart(m, i, end))
                 touch(t, at(m, i + 1));
             else
                 place_loop(m, i, end, t);
@@ -311,6 +318,12 @@ static int64_t all_steps(const merging *m)
     return !last ? 0 : is_one_loop(m) ? last->count : last->first + last->count + 1;
 }
 
+/* Is there nothing but one loop whose steps one kernel goes through? Then no blocks meet. */
+static bool goes_through_alone(const merging *m)
+{
+    return m->target->grid && is_one_loop(m) && goes_through(m, m->first);
+}
+
 /* ---- arguments ---- */
 
 /* "feature[3].layer_norm.mean" as a name that nothing else has. */
@@ -403,10 +416,13 @@ static const fb_part *stages_of(merging *m, int *n)
     return stages;
 }
 
-static void add_pointers(merging *m, const fb_launch *l, const char *separator, fb_str *call)
+/* As they are at the steps at hand; those that move at `within` (FB_NONE: none) as they are before its first. */
+static void add_pointers(merging *m, const fb_launch *l, int within, const char *separator, fb_str *call)
 {
     for (int a = 0; a < l->n_args; a++) {
-        const char *text = pointer(m, l->args[a], l->offsets ? l->offsets[a] : 0, advance_of(l, a));
+        fb_advance advance = advance_of(l, a);
+        if (within != FB_NONE && advance.level == within) advance = (fb_advance){0};
+        const char *text = pointer(m, l->args[a], l->offsets ? l->offsets[a] : 0, advance);
         fb_str_addf(call, "%s%s", a ? ", " : separator, text);
     }
 }
@@ -441,11 +457,8 @@ static void add_kept(merging *m, const fb_launch *l, const fb_kernel *k, fb_str 
 
 /* Stages that do not meet are at work side by side: every second one is dealt from the last block down, so that a small
  * one falls to blocks that the other leaves idle. */
-static void add_block_call(merging *m, const fb_launch *l)
+static void open_blocks(merging *m, const fb_kernel *k, int64_t blocks)
 {
-    const fb_kernel *k = &m->p->kernels[l->kernel];
-    int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
-    if (!blocks) return;
     fb_say_loop(&m->to, &(fb_for){.type = "unsigned",
                                   .variable = "at",
                                   .first = m->from_end ? FB_GRID ".x - 1 - " FB_BLOCK ".x" : FB_BLOCK ".x",
@@ -453,14 +466,50 @@ static void add_block_call(merging *m, const fb_launch *l)
                                   .step = "gridDim.x",
                                   .also = fb_arena_printf(m->p->arena, "threadIdx.x < %d", k->block[0])});
     m->from_end = !m->from_end;
-    fb_str call = {0};
-    fb_str_addf(&call, "%s(fb_block_at(at, %d, %d), {%d, %d, %d}", k->entry, k->grid[0], k->grid[1], k->grid[0],
+}
+
+static void begin_block_call(const fb_kernel *k, fb_str *call)
+{
+    fb_str_addf(call, "%s(fb_block_at(at, %d, %d), {%d, %d, %d}", k->entry, k->grid[0], k->grid[1], k->grid[0],
                 k->grid[1], k->grid[2]);
-    add_pointers(m, l, ", ", &call);
+}
+
+static void add_block_call(merging *m, const fb_launch *l)
+{
+    const fb_kernel *k = &m->p->kernels[l->kernel];
+    int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
+    if (!blocks) return;
+    open_blocks(m, k, blocks);
+    fb_str call = {0};
+    begin_block_call(k, &call);
+    add_pointers(m, l, FB_NONE, ", ", &call);
     if (k->stage.kept_shared) add_kept(m, l, k, &call);
     fb_str_add(&call, ");");
     add_call(m, &call);
     if (!k->stage.alone) line(m, "fb_block_done<%d>();", k->block[0]);
+    close_block(m);
+}
+
+/* All steps of the innermost of `loops` loops and the one at hand: so many of them, or as many as the argument says. */
+static void add_through_call(merging *m, int repeat, const fb_inner_loop *outer, int loops)
+{
+    const fb_launch *l = at(m, repeat + 1);
+    const fb_kernel *k = &m->p->kernels[l->kernel];
+    const int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2], count = at(m, repeat)->count;
+    FB_ASSERT(end_of(m, repeat) == repeat + 2);
+    if (!blocks) return;
+    open_blocks(m, k, blocks);
+    fb_str call = {0};
+    begin_block_call(k, &call);
+    add_pointers(m, l, m->level + loops, ", ", &call);
+    if (!outer)
+        fb_str_addf(&call, ", %" PRId64 ");", count);
+    else if (is_one_loop(m))
+        fb_str_add(&call, ", (int)steps);");
+    else
+        fb_str_addf(&call, ", (int)(steps - %" PRId64 " < %" PRId64 " ? steps - %" PRId64 " : %" PRId64 "));",
+                    outer->first, count, outer->first, count);
+    add_call(m, &call);
     close_block(m);
 }
 
@@ -471,7 +520,7 @@ static void add_round_call(merging *m, const fb_launch *l)
     fb_str call = {0};
     fb_str_addf(&call, "%s(fb_block_at(blockIdx.x, %d, %d), {%d, %d, 1}", k->entry, k->grid[0], k->grid[1], k->grid[0],
                 k->grid[1]);
-    add_pointers(m, l, ", ", &call);
+    add_pointers(m, l, FB_NONE, ", ", &call);
     fb_str_add(&call, ", fb_kept, (int)step0, steps - step0);");
     add_call(m, &call);
 }
@@ -485,13 +534,13 @@ static void add_plain_call(merging *m, const fb_launch *l)
                     pointer(m, g->a, 0, g->a_advance));
         fb_str_addf(&call, "%s, ", pointer(m, g->b, 0, g->b_advance));
         fb_str_add(&call, pointer(m, g->c, 0, g->c_advance));
-        add_pointers(m, l, ", ", &call);
+        add_pointers(m, l, FB_NONE, ", ", &call);
         fb_str_add(&call, "});");
         add_call(m, &call);
         return;
     }
     fb_str_addf(&call, "%s(&(fb_kernel_args){.buffers = (void *[]){", m->p->kernels[l->kernel].entry);
-    add_pointers(m, l, "", &call);
+    add_pointers(m, l, FB_NONE, "", &call);
     fb_str_add(&call, "}, .last = INT64_MAX});");
     add_call(m, &call);
 }
@@ -565,6 +614,13 @@ static void open_loop(merging *m, const fb_inner_loop *outer, int64_t count, int
     fb_say_loop(&m->to, &loop);
 }
 
+/* Behind outermost loop number `outer`, whose END is launch `end`. */
+static void end_outermost(merging *m, int end, int outer)
+{
+    if (end < m->last - 1)
+        line(m, "if (steps <= %" PRId64 ") return;", m->loops.at[outer].first + m->loops.at[outer].count);
+}
+
 static void add_body(merging *m)
 {
     int loops = 0, outer = 0;
@@ -574,16 +630,19 @@ static void add_body(merging *m)
         switch (l->kind) {
         case FB_LAUNCH_REPEAT:
             if (m->meet[i]) line(m, "fb_meet_all();");
+            if (goes_through(m, i)) {
+                add_through_call(m, i, loops ? NULL : &m->loops.at[outer], loops);
+                i = end_of(m, i);
+                if (!loops) end_outermost(m, i, outer++);
+                break;
+            }
             open_loop(m, loops ? NULL : &m->loops.at[outer], l->count, loops);
             loops++;
             after = true;
             break;
         case FB_LAUNCH_END:
             close_block(m);
-            if (--loops) break;
-            if (i < m->last - 1)
-                line(m, "if (steps <= %" PRId64 ") return;", m->loops.at[outer].first + m->loops.at[outer].count);
-            outer++;
+            if (!--loops) end_outermost(m, i, outer++);
             break;
         case FB_LAUNCH_SWAP: add_swap(m, l); break;
         case FB_LAUNCH_GEMM: add_plain_call(m, l); break;
@@ -628,10 +687,12 @@ static const fb_function *function_of(merging *m, const char *name, const char *
     *f = (fb_function){.target = m->target,
                        .name = name,
                        .entry = fb_arena_printf(arena, "%s_kernel", name),
-                       .about = fb_arena_printf(arena, " * %s, one kernel behind the other%s */\n", what,
-                                                m->round ? ": each cluster of blocks takes some rows through all steps"
-                                                : grid   ? ": blocks are dealt out, and the grid meets where data flows"
-                                                         : ""),
+                       .about =
+                           fb_arena_printf(arena, " * %s, one kernel behind the other%s */\n", what,
+                                           m->round ? ": each cluster of blocks takes some rows through all steps"
+                                           : goes_through_alone(m) ? ": each thread goes through all steps by itself"
+                                           : grid ? ": blocks are dealt out, and the grid meets where data flows"
+                                                  : ""),
                        .n_parameters = m->args.n,
                        .parameters = parameters,
                        .steps = m->loops.n > 0,
@@ -888,7 +949,7 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int units, int fir
     if (target->grid) {
         place_range(&m, first, last, &t);
         make_room(&m);
-        make_few(&m, units);
+        if (!goes_through_alone(&m)) make_few(&m, units);
     }
     touched_free(&t);
     const char *name = wish;
@@ -908,7 +969,7 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int units, int fir
         k.block[0] = m.threads;
         k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
         k.dynamic_shared = shared_of(&m);
-        k.needs.meets = m.round ? FB_MEETS_CLUSTER : FB_MEETS_GRID;
+        k.needs.meets = m.round ? FB_MEETS_CLUSTER : goes_through_alone(&m) ? FB_MEETS_NOBODY : FB_MEETS_GRID;
     }
     fb_emit_show_merged(&k);
     sum_up(&m, &k);

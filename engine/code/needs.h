@@ -69,6 +69,7 @@ static inline int64_t fb_needs_block(int64_t n, size_t size)
 typedef struct {
     int kept_shared;   /* bytes of shared memory, beside the kernel's, that stay as they are from step to step */
     bool fetches;      /* asks by itself for what the next steps read */
+    bool through;      /* goes through all steps of the loop that it is the body of; how many is an argument */
     bool alone;        /* no warp of its blocks waits for another one, nor shares memory with it */
     const char *round; /* a step of a recurrence in clusters: the type of what its threads keep from step to step;
                         * NULL: it is none */

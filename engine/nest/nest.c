@@ -774,12 +774,12 @@ static bool is_read_elsewhere(const fb_nest *nest, const fb_section *of, const f
     return false;
 }
 
-bool fb_nest_makes_each_alone(const fb_nest *nest)
+bool fb_nest_makes_each_alone(const fb_nest *nest, bool rows)
 {
     if (nest->kernel.kind != FB_NEST_LOOPS || nest->staged) return false;
     for (int s = 0; s < nest->n_sections; s++) {
         const fb_section *section = &nest->sections[s];
-        if (section->n_passes || section->scatter || section->n_tables) return false;
+        if ((section->n_passes && !rows) || section->scatter || section->n_tables) return false;
         for (int r = 0; r < section->n_roots; r++)
             if (is_read_elsewhere(nest, section, &section->roots[r])) return false;
     }
@@ -891,6 +891,13 @@ const fb_nest *fb_nest_send_round(const fb_nest *nest, const fb_round *round, fb
     fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
     to->tiled = fb_arena_copy(arena, nest->tiled, sizeof *nest->tiled);
     to->tiled->round = round;
+    return to;
+}
+
+const fb_nest *fb_nest_go_through(const fb_nest *nest, const fb_through *through, fb_arena *arena)
+{
+    fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
+    to->through = through;
     return to;
 }
 

@@ -85,8 +85,8 @@ bool fb_nest_staged(const fb_nest *nest);
 /* May the kernel store `stored` over `read`: does it read there only the very elements that it stores then? */
 bool fb_nest_overwrites(const fb_nest *nest, fb_id read, fb_id stored);
 /* Is each element made by itself, from none that the kernel stores but the one whose place it takes? Nothing is reduced, so
- * that a thread that makes it again makes the same one. */
-bool fb_nest_makes_each_alone(const fb_nest *nest);
+ * that a thread that makes it again makes the same one; or, with `rows`, nothing but rows. */
+bool fb_nest_makes_each_alone(const fb_nest *nest, bool rows);
 /* The same kernel with `stored` put where the value of `storage` is; in `arena`, sharing all else. */
 const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena);
 /* The same kernel with `stored` put where the value of `storage` is too; only where it stores alike: no member of a
@@ -102,6 +102,9 @@ const fb_nest *fb_nest_keep_right(const fb_nest *nest, fb_arena *arena);
 /* … and whose left operand is what it has made at the step before (nest/parts.h); `round` is borrowed. */
 struct fb_round;
 const fb_nest *fb_nest_send_round(const fb_nest *nest, const struct fb_round *round, fb_arena *arena);
+/* The same kernel as one whose threads go through all steps of its loop (schedule/through.h); `through` is borrowed. */
+struct fb_through;
+const fb_nest *fb_nest_go_through(const fb_nest *nest, const struct fb_through *through, fb_arena *arena);
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out);
 
 #endif

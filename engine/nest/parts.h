@@ -162,6 +162,28 @@ typedef struct fb_round {
     const fb_moving *moving;
 } fb_round;
 
+/* Where a storage that a loop's step reads or stores is moves on by `stride` elements, once `every` so many steps. */
+typedef struct {
+    fb_id storage;
+    int64_t stride, every;
+} fb_moved;
+
+/* A loop's body whose threads each go through all steps by themselves, and have in registers what a step leaves to the
+ * next: the elements of what is stored and does not move. */
+typedef struct fb_through {
+    int64_t trips;
+    int n_moved;
+    const fb_moved *moved;
+} fb_through;
+
+/* NULL: where the storage is stays the same from step to step. */
+static inline const fb_moved *fb_through_moved(const fb_through *t, fb_id storage)
+{
+    for (int i = 0; i < t->n_moved; i++)
+        if (t->moved[i].storage == storage) return &t->moved[i];
+    return NULL;
+}
+
 /* Family gemm. A block's tile is a row of *strips*, side by side and equally wide: one for each sum of products that
  * the epilogue (the nest's one section) reads at a column offset of its own, as the four gates of an LSTM. */
 typedef struct {
@@ -235,6 +257,7 @@ struct fb_nest {
     fb_tiled *tiled;   /* FB_NEST_TILES; else NULL */
     bool staged;       /* see fb_nest_staged: roots go to FB_COPY_OF_SOURCE */
     fb_chain *chain;   /* FB_NEST_CHAIN; else NULL */
+    const fb_through *through; /* it goes through all steps of its loop; NULL: it is one step, or in no loop */
     int n_whens;
     fb_when *whens;
     int n_sections;

@@ -3,10 +3,12 @@
  * Blocks meet before a stage that needs what another one stored since they met last, and once between two steps
  * (code/merge.c places the meetings by buffers; here values stand for these). A meeting takes the calibrated
  * barrier: about 1 µs on an H200, whatever the number of blocks. Stages without a meeting between them follow each
- * other in each block. Where each thread goes through a loop's steps by itself (plan/loops.h) nobody meets in it. A loop
+ * other in each block. Where each thread goes through a loop's steps by itself (plan/loops.h) nobody meets in it, and what
+ * it takes is the schedule's to say where its steps' values stay in registers (schedule/through.h). A loop
  * that runs in clusters (plan/recurrence.c) has no meeting of the grid at all. Products whose right operands stay in
  * shared memory (plan/kept.c) wait neither for tiles of them nor for each other's warps at each tile. */
 #include "plan/parts.h"
+#include "schedule/thread_cost.h"
 
 #include <math.h>
 
@@ -46,6 +48,22 @@ static fb_analysis *analysis_of(const fb_plan *plan, int group)
     return fb_slots_analysis(plan, plan->view->slot_of[group]);
 }
 
+/* Does each thread go through this loop's steps, with what they leave in registers? Then *us is what all of them take. */
+static bool goes_through(const fb_plan *plan, fb_id region, double *us)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_through through;
+    fb_loop loop;
+    const bool goes = fb_plan_goes_through(plan, region, arena, &through);
+    if (goes) {
+        fb_plan_loop(plan, region, arena, &loop);
+        const fb_group *group = fb_plan_group(plan, loop.first);
+        *us = fb_through_us(fb_nest_go_through(group->nest, &through, arena), &group->knobs, &plan->planner->machine);
+    }
+    fb_arena_free(arena);
+    return goes && *us > 0;
+}
+
 /* Meetings that stages of the loop `whole` do without, of all its steps. */
 static double meetings_saved(counter *c, fb_id whole)
 {
@@ -58,7 +76,9 @@ static double meetings_saved(counter *c, fb_id whole)
         const fb_analysis *a = analysis_of(c->plan, order[i].number);
         fb_id region = c->g->nodes[c->plan->view->slot_of[order[i].number]].region;
         if (!fb_region_within(c->g, region, whole)) continue;
-        bool apart = region != last && fb_plan_steps_apart(c->plan, region);
+        double us;
+        bool through = goes_through(c->plan, region, &us); /* counted as a whole */
+        bool apart = !through && region != last && fb_plan_steps_apart(c->plan, region);
         if (apart) saved += fb_judge_region_trips(c->g, region);
         if (apart && region != whole) saved -= fb_judge_region_trips(c->g, c->g->regions[region].parent);
         if (region == last && !waits(c, a))
@@ -98,6 +118,26 @@ static double clusters_save_us(const fb_plan *plan, fb_id whole, const fb_recurr
     return (fb_plan_kernel_us(plan, whole, a, &c) - us) * fb_judge_region_trips(plan->planner->g, whole) - start;
 }
 
+/* Loops within that threads go through by themselves: what their kernels would take step by step, but what they take so,
+ * with one meeting where the loop is in another one. */
+static double going_through_saves_us(const fb_plan *plan, fb_id whole)
+{
+    const fb_graph *g = plan->planner->g;
+    const fb_machine *m = &plan->planner->machine;
+    double saves = 0, us;
+    for (fb_id r = whole; r < g->n_regions; r++) {
+        fb_group_cost c;
+        if (!fb_region_within(g, r, whole) || !goes_through(plan, r, &us)) continue;
+        int group = 0;
+        while (g->nodes[plan->view->slot_of[group]].region != r) group++;
+        fb_slots_cost(plan, plan->view->slot_of[group], &c);
+        if (r != whole) us += fb_launch_us(m, FB_LAUNCH_MEGA);
+        saves += fb_plan_kernel_us(plan, r, analysis_of(plan, group), &c) * fb_judge_region_trips(g, r) -
+                 us * fb_judge_region_trips(g, g->regions[r].parent);
+    }
+    return saves;
+}
+
 static double loop_saves_us(const fb_plan *plan, fb_id whole)
 {
     fb_recurrence recurrence;
@@ -108,6 +148,7 @@ static double loop_saves_us(const fb_plan *plan, fb_id whole)
     counter c = counter_of(plan);
     double us = isfinite(barrier_us) ? meetings_saved(&c, whole) * barrier_us : 0;
     counter_free(&c);
+    us += going_through_saves_us(plan, whole);
     fb_arena *arena = fb_arena_new();
     bool *kept = FB_NEW_ARRAY(arena, bool, n + 1);
     fb_plan_kept(plan, whole, kept, NULL);

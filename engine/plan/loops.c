@@ -2,7 +2,9 @@
 #include "plan/loops.h"
 
 #include "graph/access.h"
+#include "nest/parts.h"
 #include "plan/parts.h"
+#include "schedule/through.h"
 
 #include <limits.h>
 
@@ -230,18 +232,73 @@ static bool is_left_in_place(const fb_loop *loop)
     return in_place;
 }
 
-bool fb_plan_steps_apart(const fb_plan *plan, fb_id region)
+/* The group that is all of the loop's body, if its kernel stores all that a step leaves and makes each element alone, or
+ * with `rows` each row; NULL: there is none. */
+static const fb_group *alone_in(const fb_plan *plan, const fb_loop *loop, bool rows)
 {
     const fb_graph *g = plan->planner->g;
+    bool alone = loop->first == loop->last && is_left_in_place(loop);
+    for (fb_id r = loop->region + 1; r < g->n_regions; r++) alone &= !fb_region_within(g, r, loop->region);
+    const fb_group *group = alone ? fb_plan_group(plan, loop->first) : NULL;
+    return group && group->nest && fb_nest_makes_each_alone(group->nest, rows) ? group : NULL;
+}
+
+bool fb_plan_steps_apart(const fb_plan *plan, fb_id region)
+{
     fb_arena *arena = fb_arena_new();
     fb_loop loop;
     fb_plan_loop(plan, region, arena, &loop);
-    bool apart = loop.first == loop.last && is_left_in_place(&loop);
-    for (fb_id r = region + 1; r < g->n_regions; r++) apart &= !fb_region_within(g, r, region);
-    const fb_group *group = apart ? fb_plan_group(plan, loop.first) : NULL;
-    apart = group && group->nest && fb_nest_makes_each_alone(group->nest);
+    bool apart = alone_in(plan, &loop, false);
     fb_arena_free(arena);
     return apart;
+}
+
+/* ---- threads that go through all steps ---- */
+
+static void add_moved(fb_through *to, fb_moved *list, fb_id storage, int64_t stride, int64_t every)
+{
+    if (storage == FB_NONE) return;
+    list[to->n_moved++] = (fb_moved){storage, stride, every};
+}
+
+/* As code/lower_loops.c lays them out: items, what is collected, and the loop's counter. */
+static void find_moved(const fb_graph *g, const fb_loop *loop, fb_arena *arena, fb_through *out)
+{
+    const int64_t way = loop->backwards ? -1 : 1;
+    fb_moved *list = FB_NEW_ARRAY(arena, fb_moved, loop->n_scanned + loop->n_collected + g->n_nodes);
+    *out = (fb_through){.trips = loop->trips, .moved = list};
+    for (int i = 0; i < loop->n_scanned; i++) {
+        const fb_scanned *s = &loop->scanned[i];
+        if (s->item == FB_NONE) continue;
+        const int64_t own = way * fb_shape_elements(&g->nodes[s->item].shape);
+        add_moved(out, list, s->item, s->base == FB_NONE ? own : s->stride, 1);
+    }
+    for (int i = 0; i < loop->n_collected; i++) {
+        const fb_collected *c = &loop->collected[i];
+        if (c->result == FB_NONE) continue;
+        const fb_id stored = c->also == FB_NONE ? c->base : c->also;
+        add_moved(out, list, c->also == FB_NONE ? c->base : c->result, way * fb_shape_elements(&g->nodes[stored].shape),
+                  c->every);
+    }
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_STEP && g->nodes[i].region == loop->region) add_moved(out, list, i, 1, 1);
+}
+
+bool fb_plan_goes_through(const fb_plan *plan, fb_id region, fb_arena *arena, fb_through *out)
+{
+    enum { MOST = 1 << 30 }; /* steps, which an int counts */
+    const fb_graph *g = plan->planner->g;
+    if (!plan->planner->machine.target->grid || g->regions[region].trips < 1 || g->regions[region].trips > MOST)
+        return false;
+    if (plan->launch == FB_LAUNCH_MEGA || !fb_plan_whole_loop(plan, region)) return false;
+    fb_loop loop;
+    fb_plan_loop(plan, region, arena, &loop);
+    const fb_group *group = alone_in(plan, &loop, true);
+    if (!group || group->source) return false;
+    const fb_family_row *family = fb_family_row_of(group->family);
+    if (family->calls || family->lone || !fb_through_fits(group->nest, &group->knobs)) return false;
+    find_moved(g, &loop, arena, out);
+    return true;
 }
 
 int fb_plan_order(const fb_plan *plan, const fb_order_entry **out)

@@ -66,6 +66,10 @@ void fb_plan_kept(const fb_plan *plan, fb_id region, bool *kept, fb_str *says);
 /* Can each thread go through the loop's steps by itself? Its body is one kernel that makes each element from what the same
  * element was at the step before, and from what no step changes. */
 bool fb_plan_steps_apart(const fb_plan *plan, fb_id region);
+/* Does each thread go through the loop's steps by itself, and keep in registers what a step leaves to the next? Its body is
+ * one kernel, the loop too, and the schedule deals it so (schedule/through.h). What moves with its steps is in `arena`. */
+struct fb_through;
+bool fb_plan_goes_through(const fb_plan *plan, fb_id region, fb_arena *arena, struct fb_through *out);
 /* The first value that moves with the steps of the loop, or is not in memory at a place that is known, among those that
  * the right operands of a product's nest are made of; FB_NONE: they stand still. */
 fb_id fb_plan_moves_right(const fb_plan *plan, fb_id region, const fb_nest *nest);

@@ -10,12 +10,19 @@
 #include <inttypes.h>
 
 static const char *const deals[] = {
-    [FB_DEAL_ELEMENTS] = "elements", [FB_DEAL_LINES] = "lines",
-    [FB_DEAL_RUNS] = "runs",         [FB_DEAL_ROWS] = "rows",
-    [FB_DEAL_COLUMNS] = "columns",   [FB_DEAL_SPLIT] = "split rows",
-    [FB_DEAL_OWNERS] = "owners",     [FB_DEAL_SORTED] = "sorted rows",
-    [FB_DEAL_LONG] = "long rows",    [FB_DEAL_ADDED] = "atomic additions",
-    [FB_DEAL_RANKED] = "sorted",     [FB_DEAL_SQUARES] = "squares",
+    [FB_DEAL_ELEMENTS] = "elements",
+    [FB_DEAL_LINES] = "lines",
+    [FB_DEAL_RUNS] = "runs",
+    [FB_DEAL_ROWS] = "rows",
+    [FB_DEAL_COLUMNS] = "columns",
+    [FB_DEAL_SPLIT] = "split rows",
+    [FB_DEAL_OWNERS] = "owners",
+    [FB_DEAL_SORTED] = "sorted rows",
+    [FB_DEAL_LONG] = "long rows",
+    [FB_DEAL_ADDED] = "atomic additions",
+    [FB_DEAL_RANKED] = "sorted",
+    [FB_DEAL_SQUARES] = "squares",
+    [FB_DEAL_THROUGH] = "through all steps",
 };
 
 static const char *const loops[] = {
@@ -90,6 +97,9 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     if (x.scans) fb_str_add(out, ", running values by teams");
     if (x.deal == FB_DEAL_RUNS) fb_str_addf(out, ", %d points each", x.each);
     if (x.deal == FB_DEAL_LINES) fb_str_addf(out, "; %d lines in %d stretches each", x.each, x.parts);
+    if (x.deal == FB_DEAL_THROUGH)
+        fb_str_addf(out, "; %d element%s of %d thread%s each through all steps, items loaded %d ahead", x.each,
+                    x.each == 1 ? "" : "s", x.team, x.team == 1 ? "" : "s", x.ahead);
     if (x.ranges) fb_str_addf(out, "; an index shared by %d, in %d ranges of rows", x.parts, x.ranges / s->members);
     if (x.deal == FB_DEAL_SPLIT) fb_str_addf(out, "; %" PRId64 " rows in %d parts each", x.rows, x.parts);
     fb_str_add(out, "\n");

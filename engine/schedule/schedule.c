@@ -9,6 +9,7 @@
 #include "base/mutate.h"
 #include "schedule/long.h"
 #include "schedule/team.h"
+#include "schedule/through.h"
 #include "schedule/windows.h"
 
 #include <string.h>
@@ -1080,7 +1081,9 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
                              .rows = fb_space_points(&s->rows),
                              .rows_a_block = 1};
     fb_added added;
-    if (fb_section_adds(nest, s, &added)) {
+    if (nest->through) {
+        fb_through_deal(nest, knobs, &x);
+    } else if (fb_section_adds(nest, s, &added)) {
         deal_added(nest, knobs, &added, s->members, asked > 0, &x);
     } else if (!s->n_passes) {
         int vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
@@ -1090,7 +1093,7 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
     } else if (!fb_schedule_deal_ranked(nest, s, asked, &x)) {
         deal_rows(nest, knobs, &x, arena);
     }
-    x.launched = launched_of(knobs, &x);
+    x.launched = nest->through ? x.blocks : launched_of(knobs, &x);
     return x;
 }
 
@@ -1149,7 +1152,8 @@ bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target)
     switch (x->deal) {
     case FB_DEAL_ELEMENTS:
     case FB_DEAL_LINES:
-    case FB_DEAL_RUNS: return false;
+    case FB_DEAL_RUNS:
+    case FB_DEAL_THROUGH: return false;
     case FB_DEAL_ROWS: return x->scans || x->team > target->warp;
     case FB_DEAL_COLUMNS: return x->team > 1;
     case FB_DEAL_SQUARES:

@@ -24,11 +24,13 @@ typedef enum {
     FB_DEAL_COLUMNS, /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
                        * the warps of a block share the long way */
     FB_DEAL_LONG, /* long rows, gone over several times: a block or several a row hold it meanwhile (schedule/long.h) */
-    FB_DEAL_SPLIT,  /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
-    FB_DEAL_OWNERS, /* a small index_add: a thread owns an element of the result */
-    FB_DEAL_RANKED, /* ranks of whole rows: a block sorts so many of a row's elements, and finds the others' places */
-    FB_DEAL_SORTED, /* an index_add: a block has a range of rows, and sorts the points of the index that are its own */
-    FB_DEAL_ADDED,  /* an index_add: threads add points to rows by atomic additions, in any order */
+    FB_DEAL_SPLIT,   /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
+    FB_DEAL_OWNERS,  /* a small index_add: a thread owns an element of the result */
+    FB_DEAL_RANKED,  /* ranks of whole rows: a block sorts so many of a row's elements, and finds the others' places */
+    FB_DEAL_SORTED,  /* an index_add: a block has a range of rows, and sorts the points of the index that are its own */
+    FB_DEAL_ADDED,   /* an index_add: threads add points to rows by atomic additions, in any order */
+    FB_DEAL_THROUGH, /* a loop's body: threads keep their elements, or lanes their row's, through all steps
+                      * (schedule/through.h) */
 } fb_deal;
 
 typedef struct {
@@ -64,7 +66,8 @@ typedef struct {
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_RANKED: of a row that one team sorts, keys of a thread; FB_DEAL_SORTED, _ADDED: neighbours of a row that
                * it sums; FB_DEAL_COLUMNS and _ROWS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
-               * FB_DEAL_ELEMENTS: groups of neighbours, likewise */
+               * FB_DEAL_ELEMENTS: groups of neighbours, likewise; FB_DEAL_THROUGH: neighbours */
+    int ahead; /* FB_DEAL_THROUGH: steps whose items are loaded while those of as many before are worked on */
 } fb_section_schedule;
 
 /* NULL, or why an index_add's points are not added by atomic additions: the rest of a sentence. */

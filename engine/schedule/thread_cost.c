@@ -13,10 +13,12 @@
 #include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
+#include "schedule/through.h"
 #include "schedule/windows.h"
 #include "target/special.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum {
     /* cycles */
@@ -617,6 +619,67 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, c
     out.issued_us = fmax(busiest, issued) / clock;
     out.waves = spread / (room * warp);
     return out;
+}
+
+/* ---- all steps of a loop ---- */
+
+/* Of one thread at one step; of items it has only what it takes to ask for them. */
+static work step_of(const fb_nest *nest, const fb_section_schedule *x)
+{
+    enum { STEP = 8, STORED = 4 };
+    const fb_section *s = x->section;
+    work w = {.instructions = STEP + STORED * s->n_roots};
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        const int each = fb_through_varies(s, v) ? x->each : 1;
+        if (v->kind == FB_VALUE_LOAD) {
+            if (fb_through_moved(nest->through, v->node)) w.instructions += LOAD + each;
+        } else if (v->kind == FB_VALUE_REDUCE) {
+            const double lanes = log2(x->team);
+            w.chain += lanes * EXCHANGE + x->each * RESULT;
+            w.instructions += 2 * lanes + x->each;
+        } else {
+            add_value(nest, v, 1, each, true, &w);
+        }
+    }
+    return w;
+}
+
+/* Bytes that come and go with the steps. */
+static double moved_bytes(const fb_nest *nest)
+{
+    double bytes = 0;
+    for (int i = 0; i < nest->through->n_moved; i++) {
+        const fb_moved *m = &nest->through->moved[i];
+        const double size = fb_dtype_size(nest->graph->nodes[m->storage].dtype);
+        const double entry = fmin((double)fb_node_bytes(nest->graph, m->storage), (double)llabs(m->stride) * size);
+        bytes += entry * (double)(nest->through->trips / m->every);
+    }
+    return bytes;
+}
+
+/* A thread waits for the items of several steps at once, while it works on those before, or works on these longer than it
+ * would wait. Where there are more warps than find room the others follow. */
+double fb_through_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
+{
+    enum { WAITED = 700, ROOM = 20 }; /* cycles until a group of steps' items are there; warps of a multiprocessor */
+    const double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), trips = (double)nest->through->trips;
+    double alone = 0, issued = 0, warps = 0;
+    if (clock <= 0) return 0;
+    fb_arena *arena = fb_arena_new();
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section_schedule x = fb_schedule_section(nest, knobs, &nest->sections[i], arena);
+        const work w = step_of(nest, &x);
+        const double own = (double)x.blocks * x.threads / nest->target->warp;
+        const double group = fmax(fmax(w.chain, w.instructions) * x.ahead, WAITED);
+        alone = fmax(alone, 2 * WAITED + ceil(trips / x.ahead) * group);
+        issued += w.instructions * trips * own / (units * SCHEDULERS);
+        warps += own;
+    }
+    fb_arena_free(arena);
+    const double threads_us = fmax(alone * fmax(warps / (units * ROOM), 1), issued) / clock;
+    const double memory_us = fb_memory_filled_us(m, moved_bytes(nest));
+    return fmax(threads_us, memory_us) + 0.05 * fmin(threads_us, memory_us);
 }
 
 /* ---- rows of a product ---- */

@@ -22,6 +22,10 @@ typedef struct {
 /* As scheduled with these knobs (NULL: automatic). 0 where the machine's clock is not known. */
 fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 
+/* All steps of a loop whose threads go through them by themselves (fb_nest_go_through), from memory's first bytes to the last;
+ * 0 where the machine's clock is not known. */
+double fb_through_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
+
 /* Cycles for one row of a product that lies on chip (family gemm, which reduces whole rows there), where each of so many warps
  * of a multiprocessor has one: what a warp waits for, or what all of them compute. */
 double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s, double warps);
