@@ -414,26 +414,43 @@ static void make_rows(const writer *w)
     }
 }
 
-/* Stacked values go to memory, and pointers to where the next step's go; states are handed on. */
-static void leave_step(const writer *w)
+/* A stacked value goes to where this step's is: of each it is so far from where the group's first is. */
+static void stack(const writer *w, int number)
 {
     fb_emitter *e = w->e;
-    for (int i = 0; i < w->s->n_roots; i++) {
-        const fb_root *r = &w->s->roots[i];
-        if (is_state(w, r))
-            fb_emit(e, "%s = %s;", numbered(w, "state", i), numbered(w, "out", i));
-        else
-            store_root(w, numbered(w, "out", i), r);
+    const fb_root *r = &w->s->roots[number];
+    const fb_moved *m = fb_through_moved(w->t, r->storage);
+    fb_emit_arg *arg = arg_of(w, r->storage);
+    const char *name = arg->name;
+    if (m->every == 1) {
+        arg->name = fb_arena_printf(e->arena, "fb_%s_to", name);
+        fb_emit(e, "%s *const %s = %s + (int64_t)fb_u * %" PRId64 ";", memory_type(w, r->storage), arg->name, name,
+                m->stride);
     }
+    store_root(w, numbered(w, "out", number), r);
+    arg->name = name;
+    if (m->every > 1)
+        fb_emit(e, "if ((fb_step + fb_u + 1) %% %" PRId64 " == 0) %s += %" PRId64 ";", m->every, name, m->stride);
+}
+
+/* Stacked values go to memory, and states are handed on. */
+static void leave_step(const writer *w)
+{
     for (int i = 0; i < w->s->n_roots; i++) {
-        const fb_root *r = &w->s->roots[i];
-        if (is_state(w, r)) continue;
-        const fb_moved *m = fb_through_moved(w->t, r->storage);
-        const char *name = fb_emit_storage(e, r->storage);
-        if (m->every > 1)
-            fb_emit(e, "if ((fb_step + fb_u + 1) %% %" PRId64 " == 0) %s += %" PRId64 ";", m->every, name, m->stride);
+        if (is_state(w, &w->s->roots[i]))
+            fb_emit(w->e, "%s = %s;", numbered(w, "state", i), numbered(w, "out", i));
         else
-            fb_emit(e, "%s += %" PRId64 ";", name, m->stride);
+            stack(w, i);
+    }
+}
+
+/* To where the next group's steps are stacked. */
+static void move_on(const writer *w)
+{
+    for (int i = 0; i < w->s->n_roots; i++) {
+        const fb_moved *m = fb_through_moved(w->t, w->s->roots[i].storage);
+        if (m && m->every == 1)
+            fb_emit(w->e, "%s += %" PRId64 ";", fb_emit_storage(w->e, w->s->roots[i].storage), m->stride * w->x->ahead);
     }
 }
 
@@ -458,6 +475,7 @@ void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const cha
     leave_step(&w);
     fb_emit_close(e);
     fb_emit_close(e);
+    move_on(&w);
     take_next(&w);
     fb_emit_close(e);
     fb_emit_forget(e, mark);
