@@ -454,9 +454,45 @@ static void move_on(const writer *w)
     }
 }
 
+/* The steps of a group: all there are, or as many as are left. */
+static void make_steps(const writer *w, const char *there)
+{
+    fb_emit_unrolled(w->e, "fb_u", fb_emit_number(w->e, w->x->ahead));
+    fb_emit_if(w->e, "%s", there);
+    declare_made(w);
+    if (w->s->n_passes)
+        make_rows(w);
+    else
+        make_elements(w);
+    leave_step(w);
+    fb_emit_close(w->e);
+    fb_emit_close(w->e);
+}
+
+/* A whole group asks no more how many steps are left, so that one step's work can wait for less than the one's before. */
+static void make_group(const writer *w)
+{
+    fb_emitter *e = w->e;
+    if (w->x->ahead == 1) {
+        make_steps(w, "fb_step + fb_u < fb_steps");
+        return;
+    }
+    fb_emit_open(e, "const auto fb_group = [&](auto fb_whole)");
+    make_steps(w, "fb_whole.is || fb_step + fb_u < fb_steps");
+    fb_emit_close_by(e, "};");
+    fb_emit(e, "if (fb_step + %d <= fb_steps)", w->x->ahead);
+    fb_emit(e, "    fb_group(fb_all_of_it{});");
+    fb_emit(e, "else");
+    fb_emit(e, "    fb_group(fb_part_of_it{});");
+}
+
 void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const char *block)
 {
     writer w = {.e = e, .s = e->section, .x = x, .t = e->nest->through};
+    if (x->ahead > 1) {
+        fb_emit(e, "struct fb_all_of_it { enum { is = 1 }; };");
+        fb_emit(e, "struct fb_part_of_it { enum { is = 0 }; };");
+    }
     declare_places(&w, block);
     load_before(&w);
     declare_items(&w);
@@ -465,16 +501,7 @@ void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const cha
     bool *mark = fb_emit_mark(e);
     fb_emit_for(e, "int", "fb_step", "0", "fb_steps", fb_emit_number(e, x->ahead));
     if (has_items(&w)) load_items(&w, true);
-    fb_emit_unrolled(e, "fb_u", fb_emit_number(e, x->ahead));
-    fb_emit_if(e, "fb_step + fb_u < fb_steps");
-    declare_made(&w);
-    if (w.s->n_passes)
-        make_rows(&w);
-    else
-        make_elements(&w);
-    leave_step(&w);
-    fb_emit_close(e);
-    fb_emit_close(e);
+    make_group(&w);
     move_on(&w);
     take_next(&w);
     fb_emit_close(e);
