@@ -170,11 +170,28 @@ static void load(const writer *w, const char *pack, const fb_value *v)
     close_all(w, opened);
 }
 
+/* The same number for all elements. */
+static void start_root(const writer *w, const char *pack, const fb_root *r, double number)
+{
+    fb_emitter *e = w->e;
+    const fb_dtype dtype = arg_of(w, r->storage)->dtype;
+    const char *value = fb_emit_literal(e, dtype, number);
+    const bool wide = is_wide(w, r), several = width(w, wide) > 1;
+    if (several) fb_emit_unrolled(e, "v", fb_emit_number(e, width(w, wide)));
+    fb_emit(e, "%s = %s;", element_of(w, pack, wide), fb_emit_spell(e, e->spell->type[dtype].to, &value, 1));
+    if (several) fb_emit_close(e);
+}
+
 static void load_root(const writer *w, const char *pack, const fb_root *r)
 {
     fb_emitter *e = w->e;
     const bool wide = is_wide(w, r);
     const int n = width(w, wide);
+    const fb_start *start = fb_through_start(w->t, r->storage);
+    if (start) {
+        start_root(w, pack, r, start->value);
+        return;
+    }
     int opened = open_if(w, both(w, wide ? w->here : NULL, w->inside)); /* the row's own thread may be done with it */
     if (wide && n > 1 && fb_packs_root(e->nest, w->s, r, last_of(w, r->space), n)) {
         fb_emit(e, "%s = fb_load<%d>(&%s);", pack, n, at_first(w, r->space, r->storage, r->at));

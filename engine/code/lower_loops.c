@@ -240,7 +240,8 @@ static bool reads_what_it_stores(const fb_lowering *l, const fb_nest *nest)
     return false;
 }
 
-const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
+/* With what goes over a loop's state put there. */
+static const fb_nest *stored_nest(fb_lowering *l, const fb_group *group)
 {
     const fb_nest *nest = group->nest;
     if (fb_plan_is_stage(l->plan, group)) nest = fb_nest_as_stage(nest, l->p->arena);
@@ -253,8 +254,14 @@ const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
         if (l->stored_at[stored] != FB_NONE && !fb_family_row_of(group->family)->calls)
             nest = fb_nest_store_at(nest, stored, l->stored_at[stored], l->p->arena);
     }
-    if (l->goes[loop->region] && !reads_what_it_stores(l, nest))
-        nest = fb_nest_go_through(nest, &l->through[loop->region], l->p->arena);
+    return nest;
+}
+
+const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
+{
+    const fb_nest *nest = stored_nest(l, group);
+    const fb_loop *loop = &l->loops[l->g->nodes[group->nodes[0]].region];
+    if (l->goes[loop->region]) nest = fb_nest_go_through(nest, &l->through[loop->region], l->p->arena);
     if (l->kept[number]) nest = fb_nest_keep_right(nest, l->p->arena);
     if (l->round[number] != FB_NONE) nest = fb_nest_send_round(nest, round_of(l, loop, l->round[number]), l->p->arena);
     return nest;
@@ -267,6 +274,7 @@ void fb_lower_initial(fb_lowering *l, fb_id region)
     const fb_loop *loop = &l->loops[region];
     for (int i = 0; i < loop->n_carried; i++) {
         const fb_carry *c = &loop->carried[i];
+        if (l->goes[region] && fb_through_start(&l->through[region], c->state)) continue;
         if (c->state != FB_NONE) fb_lower_copy(l, c->init, l->buffer_of[c->state], (fb_window){0});
     }
 }
@@ -274,6 +282,7 @@ void fb_lower_initial(fb_lowering *l, fb_id region)
 void fb_lower_open(fb_lowering *l, fb_id region)
 {
     const fb_loop *loop = &l->loops[region];
+    l->goes[region] = l->goes[region] && !reads_what_it_stores(l, stored_nest(l, fb_plan_group(l->plan, loop->first)));
     fb_lower_initial(l, region);
     for (int i = 0; i < loop->n_scanned; i++) {
         const fb_scanned *s = &loop->scanned[i];

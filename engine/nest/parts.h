@@ -168,12 +168,20 @@ typedef struct {
     int64_t stride, every;
 } fb_moved;
 
+/* A state that is one number everywhere before the first step: nobody writes it there. */
+typedef struct {
+    fb_id state;
+    double value;
+} fb_start;
+
 /* A loop's body whose threads each go through all steps by themselves, and have in registers what a step leaves to the
  * next: the elements of what is stored and does not move. */
 typedef struct fb_through {
     int64_t trips;
     int n_moved;
     const fb_moved *moved;
+    int n_starts;
+    const fb_start *starts;
 } fb_through;
 
 /* NULL: where the storage is stays the same from step to step. */
@@ -181,6 +189,14 @@ static inline const fb_moved *fb_through_moved(const fb_through *t, fb_id storag
 {
     for (int i = 0; i < t->n_moved; i++)
         if (t->moved[i].storage == storage) return &t->moved[i];
+    return NULL;
+}
+
+/* NULL: it is in memory. */
+static inline const fb_start *fb_through_start(const fb_through *t, fb_id state)
+{
+    for (int i = 0; i < t->n_starts; i++)
+        if (t->starts[i].state == state) return &t->starts[i];
     return NULL;
 }
 

@@ -284,6 +284,18 @@ static void find_moved(const fb_graph *g, const fb_loop *loop, fb_arena *arena, 
         if (g->nodes[i].op == FB_OP_STEP && g->nodes[i].region == loop->region) add_moved(out, list, i, 1, 1);
 }
 
+static void find_starts(const fb_graph *g, const fb_loop *loop, fb_arena *arena, fb_through *out)
+{
+    fb_start *list = FB_NEW_ARRAY(arena, fb_start, loop->n_carried + 1);
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        const fb_node *init = &g->nodes[c->init];
+        if (c->kind == FB_CARRY_IN_PLACE && init->op == FB_OP_CONST)
+            list[out->n_starts++] = (fb_start){c->state, init->attrs->value};
+    }
+    out->starts = list;
+}
+
 bool fb_plan_goes_through(const fb_plan *plan, fb_id region, fb_arena *arena, fb_through *out)
 {
     enum { MOST = 1 << 30 }; /* steps, which an int counts */
@@ -298,6 +310,7 @@ bool fb_plan_goes_through(const fb_plan *plan, fb_id region, fb_arena *arena, fb
     const fb_family_row *family = fb_family_row_of(group->family);
     if (family->calls || family->lone || !fb_through_fits(group->nest, &group->knobs)) return false;
     find_moved(g, &loop, arena, out);
+    find_starts(g, &loop, arena, out);
     return true;
 }
 

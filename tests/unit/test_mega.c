@@ -157,7 +157,7 @@ static const struct {
      0, true},
     /* a rotation, of which nothing is stacked; one step; a state that nobody reads again */
     {"local x, y = g:input('x', {18, 2, 500}), g:input('y', {18, 2, 500})\n"
-     "local s = g:scan({x, y}, {g:ones({2, 500}), g:zeros({2, 500})}, function(c, s, a, b)\n"
+     "local s = g:scan({x, y}, {g:ones({2, 500}), g:input('s', {2, 500})}, function(c, s, a, b)\n"
      "return {a * c - b * s, a * s + b * c} end)\n"
      "return s[1], s[2]",
      0, true},
@@ -196,7 +196,7 @@ static const struct {
      "return s[1], ys[1]",
      0, true},
     {"local x, c = g:input('x', {11, 77, 13}, 'f16'), g:input('c', {11, 1, 13}, 'f16')\n"
-     "local s, ys = g:scan({x, c}, {g:zeros({77, 13}, 'f16')}, function(x, c, s)\n"
+     "local s, ys = g:scan({x, c}, {g:input('s', {77, 13}, 'f16')}, function(x, c, s)\n"
      "local h = s * 0.5 + x return {h}, {(h * c):sum(-1)} end)\n"
      "return s[1], ys[1]",
      0, true},
