@@ -61,18 +61,18 @@ static const char *memory_type(const writer *w, fb_id storage)
 static int state_of(const writer *w, const fb_value *v)
 {
     for (int i = 0; v->kind == FB_VALUE_LOAD && i < w->s->n_roots; i++)
-        if (w->s->roots[i].storage == v->node && !fb_through_moved(w->t, v->node)) return i;
+        if (w->s->roots[i].storage == v->node && !fb_nest_moved(w->t, v->node)) return i;
     return FB_NONE;
 }
 
 static bool is_state(const writer *w, const fb_root *r)
 {
-    return !fb_through_moved(w->t, r->storage);
+    return !fb_nest_moved(w->t, r->storage);
 }
 
 static bool is_item(const writer *w, const fb_value *v)
 {
-    return v->kind == FB_VALUE_LOAD && fb_through_moved(w->t, v->node);
+    return v->kind == FB_VALUE_LOAD && fb_nest_moved(w->t, v->node);
 }
 
 /* Of a root: is there one for each of the thread's elements? */
@@ -187,7 +187,7 @@ static void load_root(const writer *w, const char *pack, const fb_root *r)
     fb_emitter *e = w->e;
     const bool wide = is_wide(w, r);
     const int n = width(w, wide);
-    const fb_start *start = fb_through_start(w->t, r->storage);
+    const fb_start *start = fb_nest_start(w->t, r->storage);
     if (start) {
         start_root(w, pack, r, start->value);
         return;
@@ -246,7 +246,7 @@ static void load_items(const writer *w, bool next)
     fb_emit_if(e, "%sfb_u < fb_steps", next ? fb_arena_printf(e->arena, "fb_step + %d + ", w->x->ahead) : "");
     for (int a = 0; a < e->n_args; a++) {
         fb_emit_arg *arg = &e->args[a];
-        const fb_moved *m = fb_through_moved(w->t, arg->storage);
+        const fb_moved *m = fb_nest_moved(w->t, arg->storage);
         const char *name = arg->name;
         if (!m || arg->written) continue;
         bool any = false;
@@ -265,7 +265,7 @@ static void load_items(const writer *w, bool next)
     fb_emit_close(e);
     fb_emit_close(e);
     for (int a = 0; a < e->n_args; a++) {
-        const fb_moved *m = fb_through_moved(w->t, e->args[a].storage);
+        const fb_moved *m = fb_nest_moved(w->t, e->args[a].storage);
         bool any = false;
         for (int i = 0; i < w->s->n_values; i++)
             any |= is_item(w, &w->s->values[i]) && w->s->values[i].node == e->args[a].storage;
@@ -436,7 +436,7 @@ static void stack(const writer *w, int number)
 {
     fb_emitter *e = w->e;
     const fb_root *r = &w->s->roots[number];
-    const fb_moved *m = fb_through_moved(w->t, r->storage);
+    const fb_moved *m = fb_nest_moved(w->t, r->storage);
     fb_emit_arg *arg = arg_of(w, r->storage);
     const char *name = arg->name;
     if (m->every == 1) {
@@ -465,7 +465,7 @@ static void leave_step(const writer *w)
 static void move_on(const writer *w)
 {
     for (int i = 0; i < w->s->n_roots; i++) {
-        const fb_moved *m = fb_through_moved(w->t, w->s->roots[i].storage);
+        const fb_moved *m = fb_nest_moved(w->t, w->s->roots[i].storage);
         if (m && m->every == 1)
             fb_emit(w->e, "%s += %" PRId64 ";", fb_emit_storage(w->e, w->s->roots[i].storage), m->stride * w->x->ahead);
     }

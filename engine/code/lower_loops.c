@@ -274,7 +274,7 @@ void fb_lower_initial(fb_lowering *l, fb_id region)
     const fb_loop *loop = &l->loops[region];
     for (int i = 0; i < loop->n_carried; i++) {
         const fb_carry *c = &loop->carried[i];
-        if (l->goes[region] && fb_through_start(&l->through[region], c->state)) continue;
+        if (l->goes[region] && fb_nest_start(&l->through[region], c->state)) continue;
         if (c->state != FB_NONE) fb_lower_copy(l, c->init, l->buffer_of[c->state], (fb_window){0});
     }
 }

@@ -185,7 +185,7 @@ typedef struct fb_through {
 } fb_through;
 
 /* NULL: where the storage is stays the same from step to step. */
-static inline const fb_moved *fb_through_moved(const fb_through *t, fb_id storage)
+static inline const fb_moved *fb_nest_moved(const fb_through *t, fb_id storage)
 {
     for (int i = 0; i < t->n_moved; i++)
         if (t->moved[i].storage == storage) return &t->moved[i];
@@ -193,7 +193,7 @@ static inline const fb_moved *fb_through_moved(const fb_through *t, fb_id storag
 }
 
 /* NULL: it is in memory. */
-static inline const fb_start *fb_through_start(const fb_through *t, fb_id state)
+static inline const fb_start *fb_nest_start(const fb_through *t, fb_id state)
 {
     for (int i = 0; i < t->n_starts; i++)
         if (t->starts[i].state == state) return &t->starts[i];

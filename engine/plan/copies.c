@@ -64,7 +64,7 @@ static void add_loop(finder *f, fb_id region)
     if (!fb_plan_goes_through(f->plan, region, f->arena, &through)) through.n_starts = 0;
     for (int i = 0; i < loop.n_carried; i++) {
         const fb_carry *c = &loop.carried[i];
-        if (c->state != FB_NONE && !fb_through_start(&through, c->state)) add(f, c->init, around);
+        if (c->state != FB_NONE && !fb_nest_start(&through, c->state)) add(f, c->init, around);
         if (loop.trips && c->kind == FB_CARRY_COPY) add(f, c->yield, region);
     }
     for (int i = 0; i < loop.n_scanned && loop.trips; i++) {

@@ -633,7 +633,7 @@ static work step_of(const fb_nest *nest, const fb_section_schedule *x)
         const fb_value *v = &s->values[i];
         const int each = fb_through_varies(s, v) ? x->each : 1;
         if (v->kind == FB_VALUE_LOAD) {
-            if (fb_through_moved(nest->through, v->node)) w.instructions += LOAD + each;
+            if (fb_nest_moved(nest->through, v->node)) w.instructions += LOAD + each;
         } else if (v->kind == FB_VALUE_REDUCE) {
             const double lanes = log2(x->team);
             w.chain += lanes * EXCHANGE + x->each * RESULT;

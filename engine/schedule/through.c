@@ -95,7 +95,7 @@ static int64_t item_registers(const fb_nest *nest, const fb_section_schedule *x)
     int64_t registers = 0;
     for (int i = 0; i < x->section->n_values; i++) {
         const fb_value *v = &x->section->values[i];
-        if (v->kind != FB_VALUE_LOAD || !fb_through_moved(nest->through, v->node)) continue;
+        if (v->kind != FB_VALUE_LOAD || !fb_nest_moved(nest->through, v->node)) continue;
         const int64_t n = fb_through_varies(x->section, v) ? x->each : 1;
         registers += fb_ceil_div(n * fb_dtype_size(v->dtype), REGISTER);
     }
