@@ -411,6 +411,8 @@ static void make_pass(const writer *w, int number)
     bool *mark = fb_emit_mark(e);
     int opened = open_if(w, w->here);
     opened += open_elements(w, p.space);
+    if (!opened) fb_emit_open(e, "%s", ""); /* the next pass may name the same values */
+    opened += !opened;
     for (int i = 0; i < s->n_values; i++)
         if (needed[i] && s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
     fb_emit_cuda_add_up(e, p);

@@ -211,6 +211,11 @@ static const struct {
      "return {e / e:sum(1, true)} end)\n"
      "return s[1]",
      0, true},
+    {"local x = g:input('x', {5, 77, 15})\n"
+     "local s = g:scan({x}, {g:ones({77, 15})}, function(r, s) local c = r - s:mean(1, true)\n"
+     "return {c / (c * c):mean(1, true):sqrt()} end)\n"
+     "return s[1]",
+     0, true},
     {"local x = g:input('x', {5, 77, 20})\n"
      "local s, ys = g:scan({x}, {g:ones({77, 1})}, function(r, s) local y = r * s\n"
      "return {y:amax(1, true) * 0.5}, {y:argmax(1)} end)\n"
