@@ -93,6 +93,7 @@ struct fb_emitter {
     const char *chip[3];         /* what its products, and the left operand of the last one, are called */
     bool divides_rows;           /* what a whole row of a product is divided by is inverted once */
     const fb_replaced *replaced; /* a variable that is written as an expression; NULL: none */
+    const bool *unfused;         /* a value: a product that no sum takes in unrounded; NULL: any sum may take in any */
     const char **divisors;       /* a value of a row that elements are divided by: what says how; NULL: there is none */
     struct fb_name_set *used;    /* names taken in this kernel */
 };

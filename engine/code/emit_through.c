@@ -376,12 +376,49 @@ static void declare_made(const writer *w)
     }
 }
 
+/* How what a step hands on is rounded. From memory it would come as it was stored; in a register a product may be taken
+ * unrounded into a sum of the next step, and all that one step leaves would be off by that where the sum cancels. */
+typedef enum {
+    ROUNDED,    /* it is */
+    BY_PRODUCT, /* it is a product, which no sum takes in then */
+    BY_ONE,     /* it may end in one: times a number that compilers do not know to be 1 */
+} rounding;
+
+static rounding rounding_of(const writer *w, const fb_root *r)
+{
+    const fb_value *v = &w->s->values[r->value];
+    const fb_dtype dtype = arg_of(w, r->storage)->dtype;
+    const fb_graph *g = w->e->nest->graph;
+    if (!is_state(w, r) || (dtype != FB_F32 && dtype != FB_F64) || v->dtype != dtype) return ROUNDED;
+    if (v->kind == FB_VALUE_REDUCE && g->nodes[v->node].op != FB_OP_PROD) return ROUNDED;
+    if (v->kind == FB_VALUE_OP) {
+        const fb_op op = g->nodes[v->node].op;
+        return op == FB_OP_ADD || op == FB_OP_SUB ? ROUNDED : op == FB_OP_MUL ? BY_PRODUCT : BY_ONE;
+    }
+    return v->kind == FB_VALUE_SELECT || v->kind == FB_VALUE_FOLD || v->kind == FB_VALUE_REDUCE ? BY_ONE : ROUNDED;
+}
+
+static void find_roundings(const writer *w)
+{
+    bool *unfused = FB_NEW_ARRAY(w->e->arena, bool, w->s->n_values), one = false;
+    for (int i = 0; i < w->s->n_roots; i++) {
+        const rounding x = rounding_of(w, &w->s->roots[i]);
+        if (x == BY_PRODUCT) unfused[w->s->roots[i].value] = true;
+        one |= x == BY_ONE;
+    }
+    w->e->unfused = unfused;
+    if (one) fb_emit(w->e, "const float fb_one = 1 + threadIdx.y;");
+}
+
 static void make_root(const writer *w, int number)
 {
     fb_emitter *e = w->e;
     const fb_root *r = &w->s->roots[number];
     fb_emit_needed(e, r->value, r->space);
     const char *value = fb_emit_ref(e, r->value);
+    if (rounding_of(w, r) == BY_ONE)
+        value = fb_arena_printf(e->arena, "fb_product%s(%s, fb_one)", arg_of(w, r->storage)->dtype == FB_F64 ? "" : "f",
+                                value);
     value = fb_emit_spell(e, e->spell->type[arg_of(w, r->storage)->dtype].to, &value, 1);
     fb_emit(e, "%s = %s;", element_of(w, numbered(w, "out", number), is_wide(w, r)), value);
 }
@@ -517,6 +554,7 @@ void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const cha
     declare_items(&w);
     if (has_items(&w)) load_items(&w, false);
     refer(&w);
+    find_roundings(&w);
     bool *mark = fb_emit_mark(e);
     fb_emit_for(e, "int", "fb_step", "0", "fb_steps", fb_emit_number(e, x->ahead));
     if (has_items(&w)) load_items(&w, true);
@@ -528,4 +566,5 @@ void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const cha
     for (int i = 0; i < w.s->n_roots; i++)
         if (is_state(&w, &w.s->roots[i])) store_root(&w, numbered(&w, "state", i), &w.s->roots[i]);
     close_all(&w, w.opened);
+    e->unfused = NULL;
 }

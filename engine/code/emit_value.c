@@ -253,6 +253,7 @@ static const char *spelling_of(const fb_emitter *e, const fb_value *v, fb_dtype 
     const fb_op_info *op = fb_op_get(e->nest->graph->nodes[v->node].op);
     const char *products = power(e, v);
     if (products) return products;
+    if (is_float(of) && e->unfused && e->unfused[v - e->section->values]) return "fb_product$f($0, $1)";
     if (is_float(of) && e->spell->product && is_read_apart(e->nest->graph, v->node)) return e->spell->product;
     return is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
 }
