@@ -697,7 +697,7 @@ static const fb_function *function_of(merging *m, const char *name, const char *
                        .parameters = parameters,
                        .steps = m->loops.n > 0,
                        .threads = m->threads,
-                       .sharing = m->round ? 1 : 0,
+                       .sharing = m->round || goes_through_alone(m) ? 1 : 0,
                        .cluster = m->round ? m->needs.cluster : 0,
                        .apart = true};
     f->stages = stages_of(m, &f->n_stages);

@@ -623,25 +623,43 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, c
 
 /* ---- all steps of a loop ---- */
 
-/* Of one thread at one step; of items it has only what it takes to ask for them. */
+/* Of one value at one step; of items a thread has only what it takes to ask for them. */
+static work step_value(const fb_nest *nest, const fb_section_schedule *x, const fb_value *v)
+{
+    const int each = fb_through_varies(x->section, v) ? x->each : 1;
+    work w = {0};
+    if (v->kind == FB_VALUE_LOAD) {
+        if (fb_nest_moved(nest->through, v->node)) w.instructions = LOAD + each;
+    } else if (v->kind == FB_VALUE_REDUCE) {
+        const double lanes = log2(x->team);
+        w.chain = lanes * EXCHANGE + x->each * RESULT;
+        w.instructions = 2 * lanes + x->each;
+    } else {
+        add_value(nest, v, 1, each, true, &w);
+    }
+    return w;
+}
+
+/* Of one thread at one step. Its chain is what leads from the states to the next ones: all else can be done ahead. */
 static work step_of(const fb_nest *nest, const fb_section_schedule *x)
 {
     enum { STEP = 8, STORED = 4 };
     const fb_section *s = x->section;
     work w = {.instructions = STEP + STORED * s->n_roots};
+    double *path = fb_calloc((size_t)s->n_values + 1, sizeof *path); /* cycles since the states; 0: none is in it */
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
-        const int each = fb_through_varies(s, v) ? x->each : 1;
-        if (v->kind == FB_VALUE_LOAD) {
-            if (fb_nest_moved(nest->through, v->node)) w.instructions += LOAD + each;
-        } else if (v->kind == FB_VALUE_REDUCE) {
-            const double lanes = log2(x->team);
-            w.chain += lanes * EXCHANGE + x->each * RESULT;
-            w.instructions += 2 * lanes + x->each;
-        } else {
-            add_value(nest, v, 1, each, true, &w);
-        }
+        const work own = step_value(nest, x, v);
+        w.instructions += own.instructions;
+        for (int k = 0; k < v->n_args; k++) path[i] = fmax(path[i], path[v->args[k]]);
+        if (path[i] > 0) path[i] += own.chain;
+        if (v->kind == FB_VALUE_LOAD && nest->graph->nodes[v->node].op == FB_OP_CARRIED) path[i] = RESULT;
     }
+    for (int i = 0; i < s->n_roots; i++)
+        if (!fb_nest_moved(nest->through, s->roots[i].storage) ||
+            nest->graph->nodes[s->roots[i].storage].op != FB_OP_RESULT)
+            w.chain = fmax(w.chain, path[s->roots[i].value]);
+    fb_free(path);
     return w;
 }
 

@@ -12,7 +12,7 @@ enum {
     MOST_ALONE = 16,   /* … of a row whose elements lie apart, which one thread has all of */
     MOST_OF_LANES = 8, /* … of a row that fills a warp's lanes */
     FEW_THREADS = 192, /* a multiprocessor: with fewer, a thread has one element */
-    AHEAD = 16,        /* steps */
+    AHEAD = 32,        /* steps */
     REGISTERS =
         32768, /* half of a multiprocessor's: what its threads may have for what is loaded ahead, and was before, … */
     LEAST = 24,          /* … each so many at least, … */
