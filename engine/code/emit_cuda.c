@@ -11,6 +11,7 @@
 #include "base/integer.h"
 #include "base/mutate.h"
 #include "graph/intmath.h"
+#include "schedule/bands.h"
 #include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
@@ -44,7 +45,7 @@ typedef struct {
     int vector;     /* elements at once along the last variable */
     int64_t points; /* groups of `vector` elements */
     fb_ix first;   /* stands for the last variable at the group's first element; the variable itself when vector is 1 */
-    const char *v; /* counts within the group */
+    const char *v; /* counts within the group; NULL: it is of one element, and no loop goes through it */
     bool apart;    /* its elements do not move as one, and the last group may reach beyond the row */
     bool steps;    /* its variables go on to the next point */
 } walk;
@@ -108,9 +109,14 @@ static bool is_held_in_part(const frame *f)
     return f->x.cut && f->x.cut->held && f->x.cut->held < f->x.cut->each;
 }
 
+static int64_t slot_of(const frame *f, fb_val v)
+{
+    return f->x.cut ? f->x.cut->slot[v] : f->x.band ? f->x.band->slot[v] : FB_NONE;
+}
+
 static bool is_in_slot(const frame *f, fb_val v)
 {
-    return f->x.cut && f->x.cut->slot[v] != FB_NONE;
+    return slot_of(f, v) != FB_NONE;
 }
 
 /* Is it in its slot before this pass? */
@@ -262,7 +268,7 @@ static void load_slot(frame *f, const walk *w, fb_val i)
 static void load_packs(frame *f, const walk *w, int space, const bool *needed)
 {
     fb_emitter *e = f->e;
-    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
+    for (int i = 0; w->v && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
         const bool there = is_there(f, i);
@@ -335,7 +341,7 @@ static void close_each(frame *f, const walk *w)
 static void open_vector(frame *f, const walk *w, int space, int depth)
 {
     fb_emitter *e = f->e;
-    if (w->vector == 1) return;
+    if (!w->v) return;
     fb_ix last = w->space->var[w->space->n - 1];
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
@@ -356,7 +362,7 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
 static void close_vector(frame *f, const walk *w, int space, int depth, bool guarded)
 {
     fb_emitter *e = f->e;
-    if (w->vector == 1) return;
+    if (!w->v) return;
     const bool ragged = space != FB_NONE && is_ragged(f);
     if (ragged) fb_emit_close(e);
     close_each(f, w);
@@ -419,7 +425,7 @@ static void load_all(frame *f, const walk *w)
 {
     fb_emitter *e = f->e;
     uint32_t last = w->space->n ? 1u << (w->space->n - 1) : 0;
-    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++)
+    for (int i = 0; w->v && i < f->s->n_values; i++)
         if (!(f->s->values[i].rows & last)) fb_emit_needed(e, i, FB_NONE);
     load_packs(f, w, FB_NONE, NULL);
 }
@@ -715,8 +721,8 @@ static void step(frame *f, fb_val v)
     } else if (r.op == FB_OP_SUM || r.op == FB_OP_MEAN || r.op == FB_OP_MATMUL) {
         fb_emit_add(e, x->dtype, acc, a);
     } else {
-        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, f->x.cut ? long_operation(f, &r) : operation_of(&r), acc,
-                fb_emit_type(f->e, v), a);
+        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, f->x.cut || f->x.band ? long_operation(f, &r) : operation_of(&r),
+                acc, fb_emit_type(f->e, v), a);
     }
 }
 
@@ -921,6 +927,28 @@ static int open_pass(frame *f, const walk *w)
     return 1;
 }
 
+static const char *each_name(frame *f, fb_val v)
+{
+    return fb_arena_printf(f->e->arena, "fb_each_%s", f->e->names[v]);
+}
+
+static const char *of_each(frame *f, fb_val v)
+{
+    return fb_arena_printf(f->e->arena, "%s[v]", each_name(f, v));
+}
+
+/* The divisors of neighbouring columns, whose numbers are in an array; NULL: they are not. */
+static const char *divisors_of_each(frame *f, fb_val v, const char *name)
+{
+    fb_emitter *e = f->e;
+    fb_str all = {0};
+    if (!e->whole[v] || strcmp(e->whole[v], of_each(f, v))) return NULL;
+    for (int i = 0; i < f->x.each; i++) fb_str_addf(&all, "%s%s[%d]", i ? ", " : "", each_name(f, v), i);
+    fb_emit(e, "const fb_long_divisor %s[] = {%s};", name, fb_str_get(&all));
+    fb_str_free(&all);
+    return fb_arena_printf(e->arena, "%s[v]", name);
+}
+
 /* What a whole row is divided by: once for the row, and a product for each element. */
 static void declare_divisors(frame *f, const bool *needed)
 {
@@ -933,8 +961,13 @@ static void declare_divisors(frame *f, const bool *needed)
         if (e->nest->graph->nodes[v->node].op != FB_OP_DIV || !fb_dtype_is_float(v->dtype)) continue;
         const fb_value *by = &f->s->values[v->args[1]];
         if (by->space != FB_NONE || by->kind == FB_VALUE_CONST || e->divisors[v->args[1]]) continue;
-        e->divisors[v->args[1]] = fb_arena_printf(e->arena, "fb_by_%s", e->names[v->args[1]]);
-        fb_emit(e, "const fb_long_divisor %s(%s);", e->divisors[v->args[1]], fb_emit_ref(e, v->args[1]));
+        const char *name = fb_arena_printf(e->arena, "fb_by_%s", e->names[v->args[1]]);
+        if (f->x.band && (by->rows & 1u << (f->s->rows.n - 1))) {
+            e->divisors[v->args[1]] = divisors_of_each(f, v->args[1], name);
+            continue;
+        }
+        e->divisors[v->args[1]] = name;
+        fb_emit(e, "const fb_long_divisor %s(%s);", name, fb_emit_ref(e, v->args[1]));
     }
 }
 
@@ -1387,11 +1420,6 @@ static void passes_of_row(frame *f)
 
 /* ---- neighbouring rows at once ---- */
 
-static const char *each_name(frame *f, fb_val v)
-{
-    return fb_arena_printf(f->e->arena, "fb_each_%s", f->e->names[v]);
-}
-
 /* A sum for each of the rows; returns what the group's element adds to, by value. */
 static const char **declare_each(frame *f, fb_pass p)
 {
@@ -1402,7 +1430,7 @@ static const char **declare_each(frame *f, fb_pass p)
         const char *name = each_name(f, i), *start = fb_emit_reduction(e, i).start;
         fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), name, f->x.each);
         fb_emit(e, "for (int v = 0; v < %d; v++) %s[v] = %s;", f->x.each, name, start);
-        sums[i] = fb_arena_printf(e->arena, "%s[v]", name);
+        sums[i] = of_each(f, i);
     }
     return sums;
 }
@@ -1577,7 +1605,7 @@ static void refer_sums(frame *f, fb_pass p)
         if (!fb_value_reduces(&f->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(e, i);
         if (points) fb_emit(e, "for (int v = 0; v < %d; v++) %s[v] /= %s;", f->x.each, each_name(f, i), points);
-        e->whole[i] = fb_arena_printf(e->arena, "%s[v]", each_name(f, i));
+        e->whole[i] = of_each(f, i);
     }
 }
 
@@ -1853,7 +1881,7 @@ static void declare_slots(frame *f)
         const char *type = v->kind == FB_VALUE_LOAD ? e->spell->type[dtype_of_storage(e, v->node)].memory
                                                     : e->spell->type[v->dtype].value;
         fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, held_name(f, i), type,
-                f->x.cut->slot[i]);
+                slot_of(f, i));
     }
 }
 
@@ -1914,6 +1942,235 @@ static void emit_long(frame *f)
     passes_of_row(f);
     if (f->x.parts > 1) f->e->needs.meets = FB_MEETS_ROW, f->e->needs.row = (int)f->x.parts;
     if (f->x.parts > f->x.cut->cluster) leave_row(f);
+}
+
+/* ---- bands of columns ---- */
+
+/* A thread's neighbours, in a loop even of one. */
+static walk by_band(frame *f)
+{
+    fb_emitter *e = f->e;
+    walk w = walk_by(e, &f->s->rows, f->x.each, f->x.rows / f->x.each);
+    if (w.v) return w;
+    const char *name = fb_arena_printf(e->arena, "%s0", var_name(e, w.first));
+    w.first = fb_ix_var(e->nest->pool, fb_arena_strdup(e->nest->arena, name), w.space->extent[w.space->n - 1]);
+    w.v = "v";
+    return w;
+}
+
+/* Which columns this thread has, and which of the places along them. */
+static void declare_band(frame *f, const walk *w)
+{
+    fb_emitter *e = f->e;
+    const fb_band *b = f->x.band;
+    const char *block = f->block, *group = fb_emit_name(e, "group"), *any = group, *lane = "threadIdx.x";
+    if (b->parts > 1) {
+        fb_emit(e, "const fb_at fb_columns_of = %s / %d, fb_part = %s %% %d;", block, b->parts, block, b->parts);
+        block = "fb_columns_of";
+    }
+    if (b->beside > 1) {
+        fb_emit(e, "const int fb_beside = threadIdx.x %% %d, fb_lane = threadIdx.x / %d;", b->beside, b->beside);
+        lane = "fb_lane";
+    } else {
+        fb_emit(e, "const int fb_beside = 0;");
+    }
+    if (w->points % b->beside) {
+        any = fb_emit_name(e, "any_group");
+        f->inside = fb_emit_name(e, "inside");
+    }
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + fb_beside;", any, block, b->beside);
+    if (f->inside) {
+        fb_emit(e, "const bool %s = %s < %" PRId64 ";", f->inside, any, w->points);
+        fb_emit(e, "const fb_at %s = %s ? %s : %" PRId64 ";", group, f->inside, any, w->points - 1);
+    }
+    declare_variables(f, w, group);
+    const int64_t points = fb_space_points(&f->s->spaces[0]), columns = f->x.rows_a_block;
+    f->lane = f->first = lane;
+    f->last = fb_arena_printf(e->arena, "%" PRId64, points);
+    f->within = fb_arena_printf(e->arena, "fb_p * %" PRId64 " + fb_beside * %d", columns, f->x.each);
+    if (b->parts == 1) return;
+    fb_emit(e, "const fb_at fb_first = fb_part * %" PRId64 ";", b->points);
+    const char *last = fb_arena_printf(e->arena, "fb_first + %" PRId64, b->points);
+    if (b->points * b->parts > points)
+        last = fb_arena_printf(e->arena, "%s < %" PRId64 " ? %s : %" PRId64, last, points, last, points);
+    fb_emit(e, "const fb_at fb_last = %s;", last);
+    f->first = fb_arena_printf(e->arena, "fb_first + %s", lane);
+    f->last = "fb_last";
+    f->within = fb_arena_printf(e->arena, "(fb_p - fb_first) * %" PRId64 " + fb_beside * %d", columns, f->x.each);
+}
+
+/* Opens the loop that takes this thread along its columns; returns how many blocks of text were opened. */
+static int go_along_band(frame *f)
+{
+    enum { AT_ONCE = 16 }; /* elements whose loads are on their way together */
+    fb_emitter *e = f->e;
+    const fb_band *b = f->x.band;
+    const int64_t points = fb_space_points(&f->s->spaces[0]);
+    const bool ragged = (int64_t)b->steps * f->x.team != points;
+    if (!b->steps) {
+        fb_emit_directive(e, "#pragma unroll %d", f->x.each < AT_ONCE / 4 ? 4 : AT_ONCE / f->x.each);
+        fb_emit_for(e, NULL, "fb_p", f->first, f->last, fb_emit_number(e, f->x.team));
+    } else {
+        fb_emit_unrolled(e, "fb_s", fb_emit_number(e, b->steps));
+        fb_emit(e, "const fb_at fb_p = fb_s * %d + %s;", f->x.team, f->lane);
+        if (ragged) fb_emit_if(e, "fb_p < %" PRId64, points);
+    }
+    declare_point(f, &f->s->spaces[0], "fb_p");
+    return b->steps && ragged ? 2 : 1;
+}
+
+/* What several passes load, on its way before the first of them begins. */
+static void fetch_band(frame *f, const walk *w)
+{
+    fb_emitter *e = f->e;
+    const fb_band *b = f->x.band;
+    if (fb_band_reads_again(b)) return;
+    if (b->shared_bytes) declare_slots(f);
+    for (int i = 0; b->steps && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!b->held[i]) continue;
+        if (v->kind == FB_VALUE_LOAD)
+            fb_emit(e, "fb_pack<%s, %d> %s[%d];", e->spell->type[dtype_of_storage(e, v->node)].memory, w->vector,
+                    held_name(f, i), b->steps);
+        else
+            fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), held_name(f, i), b->steps * w->vector);
+    }
+    int opened = go_along_band(f);
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!b->held[i] || v->kind != FB_VALUE_LOAD) continue;
+        if (b->steps)
+            fb_emit(e, "%s[fb_s] = %s;", held_name(f, i), load_of(f, w, v));
+        else
+            fb_emit(e, "fb_band_fetch<%d>(%s + %s, &%s);", w->vector, held_name(f, i), f->within,
+                    at_first(f, w, v->node, v->table, v->at));
+    }
+    while (opened--) fb_emit_close(e);
+    if (b->shared_bytes) fb_emit(e, "fb_long_wait();");
+    e->dynamic_shared = (int)b->shared_bytes;
+    for (int i = 0; b->steps && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!b->held[i] || v->kind != FB_VALUE_LOAD) continue;
+        const char *element = fb_arena_printf(e->arena, "%s[fb_s].at[%s]", held_name(f, i), w->v);
+        e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
+        f->in_row[i] = true;
+    }
+}
+
+/* Is it a number of each column that has to be made of others? */
+static bool is_of_each(const frame *f, fb_val v)
+{
+    const fb_value *x = &f->s->values[v];
+    const bool made = x->space == FB_NONE && x->kind != FB_VALUE_REDUCE && !fb_value_is_leaf(x);
+    return made && !f->e->whole[v] && (x->rows & 1u << (f->s->rows.n - 1));
+}
+
+/* Numbers of each column that a pass's elements are made with. */
+static void make_each(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    bool *made = FB_NEW_ARRAY(e->arena, bool, f->s->n_values), any = false;
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        const bool here = needed[i] && v->space != FB_NONE;
+        for (int a = 0; (here || fb_value_reduces(v, p)) && a < v->n_args; a++)
+            made[v->args[a]] |= is_of_each(f, v->args[a]);
+    }
+    for (int i = 0; i < f->s->n_roots; i++)
+        if (root_is_here(&f->s->roots[i], p.space, p.depth))
+            made[f->s->roots[i].value] |= is_of_each(f, f->s->roots[i].value);
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!made[i]) continue;
+        fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), each_name(f, i), w->vector);
+        any = true;
+    }
+    if (!any) return;
+    bool *mark = fb_emit_mark(e);
+    open_each(f, w);
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!made[i]) continue;
+        fb_emit_needed(e, i, FB_NONE);
+        fb_emit(e, "%s = %s;", of_each(f, i), fb_emit_ref(e, i));
+    }
+    close_each(f, w);
+    fb_emit_forget(e, mark);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (made[i]) e->whole[i] = of_each(f, i);
+}
+
+/* The block's sums, and those of its cluster. */
+static void combine_band(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    const fb_band *b = f->x.band;
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_value_reduces(&f->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        if (b->parts > 1)
+            fb_emit(e, "fb_band_exchange<%s, %d, %d, %d, %d, %d>(%s, fb_part);", long_operation(f, &r), f->x.threads,
+                    b->beside, f->x.each, b->parts, i, each_name(f, i));
+        else
+            fb_emit(e, "fb_band<%s, %d, %d>(%s);", long_operation(f, &r), f->x.threads, b->beside, each_name(f, i));
+    }
+}
+
+static void pass_of_band(frame *f, const walk *w, int number)
+{
+    fb_emitter *e = f->e;
+    const fb_pass p = f->s->passes[number];
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
+    fb_section_needed(f->s, number, needed);
+    f->pass = number;
+    same_for_neighbours(f, FB_NONE, needed);
+    make_each(f, w, p, needed);
+    declare_divisors(f, needed);
+    f->sums = declare_each(f, p);
+    bool *mark = fb_emit_mark(e);
+    int opened = go_along_band(f);
+    same_for_neighbours(f, p.space, needed);
+    emit_group(f, w, p, needed);
+    while (opened--) fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    forget_packs(f);
+    f->sums = NULL;
+    refer_held(f, w, p, needed);
+    combine_band(f, p);
+    refer_sums(f, p);
+}
+
+/* Numbers of columns: the first thread of those along one stores them. */
+static void store_band(frame *f, const walk *w, int depth)
+{
+    fb_emitter *e = f->e;
+    bool any = false;
+    for (int i = 0; i < f->s->n_roots; i++) any |= root_is_here(&f->s->roots[i], FB_NONE, depth);
+    if (!any) return;
+    bool *mark = fb_emit_mark(e);
+    fb_emit_if(e, "%s == 0%s%s%s", f->lane, f->x.parts > 1 ? " && fb_part == 0" : "", f->inside ? " && " : "",
+               f->inside ? f->inside : "");
+    store_group(f, w, depth, NULL, NULL);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+}
+
+static void emit_bands(frame *f)
+{
+    fb_emitter *e = f->e;
+    const walk w = by_band(f);
+    const bool cluster = f->x.parts > 1; /* whose blocks have begun before one sends anything to another */
+    fb_needs_text(&e->needs, FB_TEXT_BANDS);
+    declare_band(f, &w);
+    load_all(f, &w);
+    memset(f->packed, 0, (size_t)f->s->n_values); /* they stay */
+    if (cluster) fb_emit(e, "fb_long_begin();");
+    fetch_band(f, &w);
+    if (cluster) fb_emit(e, "fb_long_begun();");
+    for (int depth = 0; depth <= fb_emit_deepest(f->s); depth++) {
+        store_band(f, &w, depth);
+        for (int p = 0; p < f->s->n_passes; p++)
+            if (f->s->passes[p].depth == depth) pass_of_band(f, &w, p);
+    }
+    if (cluster) e->needs.meets = FB_MEETS_CLUSTER;
 }
 
 /* ---- few long rows ---- */
@@ -2480,6 +2737,7 @@ static void emit_section_cuda(fb_emitter *e)
     case FB_DEAL_SORTED:
     case FB_DEAL_ADDED: emit_added(&f); break;
     case FB_DEAL_LONG: emit_long(&f); break;
+    case FB_DEAL_BANDS: emit_bands(&f); break;
     case FB_DEAL_RANKED: emit_ranked(&f); break;
     case FB_DEAL_SPLIT: emit_split(&f); break;
     case FB_DEAL_THROUGH: fb_emit_cuda_through(e, &f.x, f.block); break;
@@ -2666,6 +2924,7 @@ static int blocks_sharing(fb_emitter *e)
     enum { MOST_THREADS = 1024 }; /* beyond, registers would be short */
     if (e->nest->n_sections != 1) return 0;
     fb_section_schedule x = fb_schedule_section(e->nest, e->knobs, &e->nest->sections[0], e->arena);
+    if (x.band && x.parts > 1) e->needs.cluster = x.parts;
     if (!x.cut) return x.sharing;
     if (x.cut->cluster > 1) e->needs.cluster = x.cut->cluster;
     return x.cut->sharing * x.threads > MOST_THREADS ? MOST_THREADS / x.threads : x.cut->sharing;
@@ -2735,6 +2994,7 @@ const fb_printer fb_printer_cuda = {
               [FB_TEXT_CLUSTER_WIDE] = {"kernels/cluster_wide.cuh", "fb_wide_recurrence"},
               [FB_TEXT_CLUSTER_F32] = {"kernels/cluster_f32.cuh", "fb_recurrence_f32"},
               [FB_TEXT_LONG] = {"kernels/long.cuh", "fb_long_"},
+              [FB_TEXT_BANDS] = {"kernels/bands.cuh", "fb_band"},
               [FB_TEXT_DIRECT] = {"kernels/direct.cuh", "fb_direct<"},
               [FB_TEXT_SCAN] = {"kernels/scan.cuh", "fb_scan_"},
               [FB_TEXT_RANKED] = {"kernels/ranked.cuh", "fb_ranked<"},

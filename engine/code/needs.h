@@ -23,6 +23,7 @@ typedef enum {
     FB_TEXT_SCAN,
     FB_TEXT_RANKED,
     FB_TEXT_ADDED,
+    FB_TEXT_BANDS,
     FB_TEXTS
 } fb_text;
 
@@ -53,6 +54,7 @@ static inline void fb_needs_text(fb_needs *n, fb_text text)
         [FB_TEXT_ATTENTION] = 1u << FB_TEXT_WGMMA,
         [FB_TEXT_RANKED] = 1u << FB_TEXT_SORTED | 1u << FB_TEXT_SCAN,
         [FB_TEXT_ADDED] = 1u << FB_TEXT_SORTED,
+        [FB_TEXT_BANDS] = 1u << FB_TEXT_LONG,
         [FB_TEXT_CLUSTER_WIDE] = 1u << FB_TEXT_CLUSTER | 1u << FB_TEXT_WGMMA,
         [FB_TEXT_CLUSTER_F32] = 1u << FB_TEXT_CLUSTER,
     };

@@ -6,6 +6,7 @@
 #include "judge/library.h"
 #include "judge/parts.h"
 #include "nest/parts.h"
+#include "schedule/bands.h"
 #include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/thread_cost.h"
@@ -311,7 +312,23 @@ static double sections_us(const fb_machine *m, const fb_analysis *a, const fb_gr
     return again > 0 ? fb_memory_us(m, (double)(c->bytes_read + c->bytes_written) + again) : 0;
 }
 
-/* Rows that are cut into parts: blocks of other rows move their bytes while one computes or waits, so that bytes or
+/* Of what memory moves in whole lines, what it moves in pieces as wide as a band: neighbouring blocks ask for the rest. */
+static double of_band_width(const fb_analysis *a, const fb_section_schedule *x)
+{
+    enum { LINE = 128, HALF = 64 };
+    static const double of_half = 0.9, of_less = 0.7;
+    int size = 0;
+    for (int i = 0; i < x->section->n_values; i++) {
+        const fb_value *v = &x->section->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
+        const int own = fb_dtype_size(a->nest->graph->nodes[v->node].dtype);
+        size = own > size ? own : size;
+    }
+    const double bytes = (double)x->rows_a_block * size;
+    return bytes >= LINE ? 1 : bytes >= HALF ? of_half : of_less;
+}
+
+/* Rows that are cut into parts, and bands of columns: blocks of other rows move their bytes while one computes or waits, so that bytes or
  * instructions are what takes the time, whichever are more, and the row that comes first and the one that is last. What
  * is not held is read again in each pass. Fewer blocks than multiprocessors have the paths of those that have one.
  * Where only two rows are there at a time (schedule/long.c), both wait at times: 7 to 8 µs of three passes, measured on
@@ -322,16 +339,17 @@ static bool add_long(const fb_machine *m, const fb_analysis *a, fb_group_cost *o
     if (a->nest->n_sections != 1) return false;
     fb_arena *arena = fb_arena_new();
     fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, &a->nest->sections[0], arena);
-    bool cut = x.cut != NULL;
-    bool held = cut && x.cut->held; /* what of it is not, the cache has */
+    const bool on_chip = x.cut || x.band;
+    const bool held = x.cut ? x.cut->held : x.band && !fb_band_reads_again(x.band); /* what is not, the cache has */
     int times = x.section->n_passes;
     double blocks = (double)x.blocks, clock = fb_cycles_a_us(m);
-    double turns = cut && x.cut->together ? (double)x.rows / x.cut->together : 0;
+    double turns = x.cut && x.cut->together ? (double)x.rows / x.cut->together : 0;
+    const double moved = x.band ? full * of_band_width(a, &x) : full;
     fb_arena_free(arena);
-    if (!cut) return false;
+    if (!on_chip) return false;
     double again = held ? 0 : (double)out->bytes_read * (times - 1);
     double bytes = (double)(out->bytes_read + out->bytes_written) + again;
-    double memory_us = fb_memory_us(m, bytes) / full;
+    double memory_us = fb_memory_us(m, bytes) / moved;
     if (blocks < m->units && clock > 0) memory_us = fmax(memory_us, bytes / (fmax(blocks, 1) * PATH_BYTES) / clock);
     out->us = fmax(memory_us, fb_thread_times_of(a->nest, a->knobs, m).issued_us) +
               times * (round_us + turns * waits_us) + FB_KERNEL_START_US;

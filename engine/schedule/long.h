@@ -31,6 +31,22 @@ typedef struct fb_cut {
     int together;         /* rows that are on chip at a time, where so few are that they wait for each other; else 0 */
 } fb_cut;
 
+/* ---- what bands of columns (schedule/bands.h) decide the same way ---- */
+
+/* A value while slots are dealt out. */
+typedef struct {
+    int first, last, times; /* passes that need it, and how many */
+} fb_life;
+
+void fb_live(const fb_section *s, fb_life *of);
+/* Slots by the lives of what they hold, offsets within an element's bytes, which are returned. */
+int64_t fb_deal_slots(const fb_nest *nest, const fb_section *s, const fb_life *of, const bool *held, int64_t *slot,
+                      int *n_slots);
+/* Are numbers all that rows are reduced to, and is there any? */
+bool fb_reduces_plainly(const fb_nest *nest, const fb_section *s);
+/* Is what is overwritten read at the very place that is stored to, by the thread that stores? */
+bool fb_overwrites_in_place(const fb_section *s);
+
 /* Cuts the rows of a section into parts, if that is worth it: sets deal, cut, team and blocks. */
 bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
 /* Do groups of elements at `at` of a storage lie in memory as vectors do? */

@@ -2,6 +2,7 @@
  * accepted; leaves lines for people. */
 #include "schedule/print.h"
 
+#include "schedule/bands.h"
 #include "schedule/chain.h"
 #include "schedule/gemm.h"
 #include "schedule/long.h"
@@ -23,6 +24,7 @@ static const char *const deals[] = {
     [FB_DEAL_RANKED] = "sorted",
     [FB_DEAL_SQUARES] = "squares",
     [FB_DEAL_THROUGH] = "through all steps",
+    [FB_DEAL_BANDS] = "bands of columns",
 };
 
 static const char *const loops[] = {
@@ -43,7 +45,7 @@ static void add_vectors(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
 
 static void add_held(const fb_nest *nest, const fb_section_schedule *x, fb_str *out)
 {
-    if (!x->held) return;
+    if (!x->held || x->band) return;
     fb_str_add(out, "    held in registers:");
     for (int i = 0, n = 0; i < x->section->n_values; i++)
         if (x->section->values[i].kept)
@@ -76,6 +78,28 @@ static void add_cut(const fb_nest *nest, const fb_section_schedule *x, fb_str *o
     fb_str_add(out, "\n");
 }
 
+/* A band, and what of it stays on chip meanwhile. */
+static void add_band(const fb_nest *nest, const fb_section_schedule *x, fb_str *out)
+{
+    const fb_band *b = x->band;
+    fb_str_addf(out, "    a band: %" PRId64 " columns, %d threads side by side of %d each, %d along", x->rows_a_block,
+                b->beside, x->each, x->team);
+    if (b->parts > 1)
+        fb_str_addf(out, "; a cluster of %d blocks, %" PRId64 " elements along each", b->parts, b->points);
+    fb_str_add(out, "\n");
+    if (fb_band_reads_again(b)) {
+        fb_str_add(out, "    read again in each pass: much longer than all shared memory\n");
+        return;
+    }
+    if (b->steps)
+        fb_str_addf(out, "    held in registers, %d steps:", b->steps);
+    else
+        fb_str_addf(out, "    held in shared memory, %" PRId64 " bytes a block:", b->shared_bytes);
+    for (int i = 0, n = 0; i < x->section->n_values; i++)
+        if (b->held[i]) fb_str_addf(out, "%s %s", n++ ? "," : "", nest->graph->nodes[x->section->values[i].node].name);
+    fb_str_add(out, "\n");
+}
+
 static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, fb_str *out)
 {
     fb_arena *arena = fb_arena_new();
@@ -93,6 +117,7 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     if (x.deal == FB_DEAL_ELEMENTS && x.each > 1) fb_str_addf(out, ", %d groups each", x.each);
     if (x.deal == FB_DEAL_LONG)
         fb_str_addf(out, "; %" PRId64 " rows, %d block%s each", x.rows, x.parts, x.parts == 1 ? "" : "s");
+    if (x.deal == FB_DEAL_BANDS) fb_str_addf(out, "; %" PRId64 " columns", x.rows);
     if (x.deal == FB_DEAL_RANKED) fb_str_addf(out, "; %" PRId64 " elements each", x.rows_a_block);
     if (x.scans) fb_str_add(out, ", running values by teams");
     if (x.deal == FB_DEAL_RUNS) fb_str_addf(out, ", %d points each", x.each);
@@ -105,6 +130,8 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     fb_str_add(out, "\n");
     if (x.cut)
         add_cut(nest, &x, out);
+    else if (x.band)
+        add_band(nest, &x, out);
     else
         add_vectors(nest, knobs, s, out);
     add_held(nest, &x, out);

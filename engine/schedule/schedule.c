@@ -7,6 +7,7 @@
 #include "base/integer.h"
 #include "base/mem.h"
 #include "base/mutate.h"
+#include "schedule/bands.h"
 #include "schedule/long.h"
 #include "schedule/team.h"
 #include "schedule/through.h"
@@ -186,6 +187,11 @@ static int vector_along(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
 int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space)
 {
     return vector_along(nest, knobs, s, space, space == FB_NONE ? &s->rows : &s->spaces[space]);
+}
+
+int fb_schedule_vector_across(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space)
+{
+    return vector_along(nest, knobs, s, space, &s->rows);
 }
 
 /* ---- teams ---- */
@@ -528,7 +534,7 @@ static int columns_each(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
     if (x->deal != FB_DEAL_COLUMNS || x->team == 1 || x->rows_a_block != warp || x->rows % warp) return 1;
     if (!is_plain_pass(nest, s)) return 1;
     const fb_space *space = &s->spaces[s->passes[0].space];
-    int each = vector_along(nest, knobs, s, s->passes[0].space, &s->rows);
+    int each = fb_schedule_vector_across(nest, knobs, s, s->passes[0].space);
     if (each < WIDEST) return 1;
     while (each > 1 && fb_space_points(space) < (int64_t)STEPS * x->team * each) each /= 2;
     return each;
@@ -593,6 +599,7 @@ static int64_t launched_of(const fb_knobs *knobs, const fb_section_schedule *x)
     int64_t most = fb_knob_of(knobs, FB_KNOB_GRID);
     if ((x->deal == FB_DEAL_COLUMNS || x->deal == FB_DEAL_ROWS) && x->parts > 1) return x->blocks;
     bool may = most > 0 && !deals_points(x->deal) && x->deal != FB_DEAL_SPLIT && x->deal != FB_DEAL_LONG;
+    may = may && x->deal != FB_DEAL_BANDS;
     return may && most < x->blocks ? most : x->blocks;
 }
 
@@ -659,6 +666,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     const bool may = fb_cut_rows(nest, knobs, &cut, arena);
     const bool sequential = fb_schedule_is_sequential(s);
     const fb_deal lies = fb_section_lies_across(nest->pool, s) ? FB_DEAL_COLUMNS : FB_DEAL_ROWS;
+    if (lies == FB_DEAL_COLUMNS && !sequential && fb_band_columns(nest, knobs, x, arena)) return;
     x->scans = sequential && scans_in_teams(s);
     if (x->scans) {
         x->deal = lies;
@@ -1157,6 +1165,7 @@ bool fb_schedule_meets(const fb_section_schedule *x, const fb_target *target)
     case FB_DEAL_ROWS: return x->scans || x->team > target->warp;
     case FB_DEAL_COLUMNS: return x->team > 1;
     case FB_DEAL_SQUARES:
+    case FB_DEAL_BANDS:
     case FB_DEAL_LONG:
     case FB_DEAL_SPLIT:
     case FB_DEAL_OWNERS:

@@ -23,6 +23,8 @@ typedef enum {
     FB_DEAL_ROWS,    /* a team of threads a row: lanes of a warp, or a block, by the row's length */
     FB_DEAL_COLUMNS, /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
                        * the warps of a block share the long way */
+    FB_DEAL_BANDS, /* the same, gone over several times: a block or several have some neighbours, and hold them meanwhile
+                    * (schedule/bands.h) */
     FB_DEAL_LONG, /* long rows, gone over several times: a block or several a row hold it meanwhile (schedule/long.h) */
     FB_DEAL_SPLIT,   /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
     FB_DEAL_OWNERS,  /* a small index_add: a thread owns an element of the result */
@@ -41,22 +43,23 @@ typedef struct {
     int64_t rows, rows_a_block;
     int64_t blocks;   /* of work … */
     int64_t launched; /* … of which so many blocks are launched, each for several (knob grid) */
-    int parts;  /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _LINES: stretches a line; _COLUMNS: blocks a group of
+    int parts; /* FB_DEAL_SPLIT, _LONG and _RANKED: blocks a row; _BANDS: blocks a band; _LINES: stretches a line; _COLUMNS: blocks a group of
                                * neighbouring rows, _ROWS: blocks a row of running values, where more than 1; _SORTED, _ADDED: blocks
                                * that share an index; 1: each looks at all of it */
-    int ranges; /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
+    int ranges;    /* FB_DEAL_SORTED: of rows, among blocks that share an index, which wait for each other; else 0 */
     int sharing;   /* … blocks that a multiprocessor is to have registers for; 0: as it comes */
     fb_val ranked; /* FB_DEAL_RANKED: the rank */
     int64_t
         first_places; /* … of which a row's blocks leave each other so many, or a warp finds so many; 0: all are found */
-    const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
-    int across;               /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
-    bool held;                /* passes are unrolled and keep in registers what is read again */
+    const struct fb_cut *cut;   /* FB_DEAL_LONG; else NULL */
+    const struct fb_band *band; /* FB_DEAL_BANDS; else NULL */
+    int across;                 /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
+    bool held;                  /* passes are unrolled and keep in registers what is read again */
     bool
         crowded; /* … of which so many that few threads have room: shared memory is better, where a row fits there (4096
                    * rows of 32,000 in bf16, a softmax that goes on: 322 µs on an H200, and 197) */
     bool stepped;  /* FB_DEAL_ROWS: passes are unrolled, so that all loads of a lane are on their way at once */
-    bool inverts;  /* FB_DEAL_ROWS, _LONG: what elements of a whole row are divided by is inverted once */
+    bool inverts;  /* FB_DEAL_ROWS, _LONG, _BANDS: what elements of a whole row are divided by is inverted once */
     bool scans;    /* a row's team goes along running values together (kernels/scan.cuh), … */
     bool gathers;  /* FB_DEAL_COLUMNS: a thread's neighbours read rows that an index names, each looked up once */
     bool packed;   /* FB_DEAL_SORTED, _ADDED: elements of a row move as whole vectors */
@@ -64,7 +67,7 @@ typedef struct {
     bool clears;   /* FB_DEAL_ADDED: sums beside the result, so many that they are made zeros first */
     bool in_place; /* FB_DEAL_ADDED: points are added to the result itself, not to sums beside it */
     int each; /* FB_DEAL_OWNERS: points of the index that a thread looks at, at a time; FB_DEAL_RANKED: of a row that one team sorts, keys of a thread; FB_DEAL_SORTED, _ADDED: neighbours of a row that
-               * it sums; FB_DEAL_COLUMNS and _ROWS: neighbouring
+               * it sums; FB_DEAL_COLUMNS, _BANDS and _ROWS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise; FB_DEAL_THROUGH: neighbours */
     int ahead; /* FB_DEAL_THROUGH: steps whose items are loaded while those of as many before are worked on */
@@ -118,6 +121,8 @@ int fb_schedule_tile_team(const fb_nest *nest, const fb_knobs *knobs, const fb_s
 
 /* Elements that a thread moves at once along the last variable of a space (FB_NONE: of the rows); 1: each by itself. */
 int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space);
+/* The same of what varies over a space, along the last variable of the rows. */
+int fb_schedule_vector_across(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space);
 /* Steps of a team's thread along a space, of a group of elements each. */
 int64_t fb_schedule_steps(const fb_section_schedule *x, const fb_space *space, int vector);
 /* Must the elements of a row be computed one after the other? */

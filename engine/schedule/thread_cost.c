@@ -10,6 +10,7 @@
 
 #include "base/integer.h"
 #include "base/mem.h"
+#include "schedule/bands.h"
 #include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
@@ -275,33 +276,51 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     return w;
 }
 
-/* A long row's part, in steps that nothing waits for: loads come from shared memory, a group at a time, and what a row
- * is divided by is made once. */
-static work of_long(const fb_nest *nest, const fb_section_schedule *x)
+/* Does a pass find it where an earlier one, or what was loaded ahead of all, has left it? */
+static bool is_held(const fb_section_schedule *x, fb_val v, int pass)
+{
+    const fb_value *value = &x->section->values[v];
+    const bool ever = x->cut ? x->cut->slot[v] != FB_NONE : x->band->held[v];
+    return ever && (value->kind == FB_VALUE_LOAD || value->kept_pass < pass);
+}
+
+/* A block's sums of a pass: from lane to lane, by way of shared memory, and back. */
+static double exchanged(const fb_section_schedule *x)
+{
+    enum { ALWAYS = 20, LANES = 32, STEP = 2, LEFT = 3 };
+    return ALWAYS + x->each * (STEP * log2((double)LANES / x->band->beside) + LEFT);
+}
+
+/* A long row's part, or a band of columns, in steps that nothing waits for: loads come from shared memory or registers, a
+ * group at a time, and what a row is divided by is made once. */
+static work of_held(const fb_nest *nest, const fb_section_schedule *x)
 {
     const fb_section *s = x->section;
     work w = {.threads = x->threads, .blocks = (double)x->blocks, .meets = true};
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
-    double groups = (double)x->cut->each / x->threads;
+    const bool in_registers = x->band && x->band->steps;
+    const double vector = x->cut ? x->cut->vector : x->each;
+    const double groups = x->cut ? (double)x->cut->each / x->threads : (double)x->band->points / x->team;
     for (int p = 0; p < s->n_passes; p++) {
         fb_section_needed(s, p, needed);
         for (int i = 0; i < s->n_values; i++) {
             const fb_value *v = &s->values[i];
             if (!needed[i] || v->space == FB_NONE) continue;
-            bool slot = x->cut->slot[i] != FB_NONE && (v->kind == FB_VALUE_LOAD || v->kept_pass < p);
-            if (slot)
-                w.instructions += groups * LOAD;
-            else if (is_of_inverse(nest, s, v))
-                w.instructions += groups * x->cut->vector * QUOTIENT;
+            if (is_held(x, i, p))
+                w.instructions += groups * (in_registers ? 0 : LOAD);
+            else if (x->inverts && is_of_inverse(nest, s, v))
+                w.instructions += groups * vector * QUOTIENT;
             else
-                add_value(nest, v, groups, v->kind == FB_VALUE_LOAD ? 1 : x->cut->vector, true, &w);
+                add_value(nest, v, groups, v->kind == FB_VALUE_LOAD ? 1 : (int)vector, true, &w);
+            if (x->band && v->kind == FB_VALUE_LOAD) w.instructions += groups * vector * converts(v->dtype);
         }
-        w.instructions += groups * LOAD; /* the step itself */
+        w.instructions += in_registers ? 0 : groups * LOAD; /* the step itself */
         for (int i = 0; i < s->n_values; i++)
             if (s->values[i].kind == FB_VALUE_REDUCE && s->values[i].depth == s->passes[p].depth + 1)
-                w.instructions +=
-                    groups * x->cut->vector * (1 + (nest->graph->nodes[s->values[i].node].op == FB_OP_AMAX));
+                w.instructions += groups * vector * (1 + (nest->graph->nodes[s->values[i].node].op == FB_OP_AMAX)) +
+                                  (x->band ? exchanged(x) : 0);
     }
+    if (x->band) w.instructions += groups * LOAD; /* ahead of all */
     fb_free(needed);
     return w;
 }
@@ -563,7 +582,7 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     work w = sorted                     ? of_sorted(nest, s, &x, &added, cache_bytes)
              : atomics                  ? of_atomics(nest, s, &x, &added)
              : s->scatter               ? of_scatter(nest, s, &x)
-             : x.cut                    ? of_long(nest, &x)
+             : x.cut || x.band          ? of_held(nest, &x)
              : x.deal == FB_DEAL_RANKED ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
              : x.gathers ? of_gathered(nest, s, &x, cache_bytes)
              : x.deal == FB_DEAL_COLUMNS && x.team == 1 && x.each > 1 ? of_windows(nest, s, &x)

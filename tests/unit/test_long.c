@@ -9,12 +9,12 @@
 #include "schedule/long.h"
 #include "schedule/print.h"
 
-enum { LIMIT_MS = 180000, SCANS = -1, HELD = -2, RANKED = -3 };
+enum { LIMIT_MS = 180000, SCANS = -1, HELD = -2, RANKED = -3, BANDS = 100 };
 
 static const struct {
     const char *body;
     int parts, threads; /* knobs; parts 0: no rows that run along memory; SCANS: running values by teams; HELD: in
-                        * registers, though rows lie side by side */
+                        * registers, though rows lie side by side; BANDS + n: bands of columns in n parts */
 } cases[] = {
     /* one block: rows that begin anywhere, and no part is full */
     {"return nn.softmax(g:input('x', {5, 83}), 1)", 1, 32},
@@ -141,6 +141,61 @@ static const struct {
     {"local x = g:input('x', {2, 1100, 40}, 'f64') "
      "return (x:cumsum(1) * 0.01 + x):tanh()",
      2, 64},
+    /* bands of columns in registers: whole, of 16 bits with the last band not full, one by one, several batches in a band */
+    {"return nn.softmax(g:input('x', {40, 64}), 0)", BANDS + 1, 64},
+    {"return nn.softmax(g:input('x', {37, 136}, 'bf16'), 0)", BANDS + 1, 64},
+    {"return nn.softmax(g:input('x', {45, 37}), 0)", BANDS + 1, 128},
+    {"return nn.softmax(g:input('x', {45, 37}, 'bf16'), 0)", BANDS + 1, 128},
+    {"return nn.softmax(g:input('x', {3, 29, 20}), 1)", BANDS + 1, 96},
+    /* in shared memory, of one block and of clusters; parts that are not full, and one that has nothing */
+    {"return nn.softmax(g:input('x', {331, 68}), 0)", BANDS + 1, 32},
+    {"return nn.softmax(g:input('x', {331, 68}), 0)", BANDS + 3, 64},
+    {"return nn.softmax(g:input('x', {3, 250, 40}, 'bf16'), 1)", BANDS + 2, 64},
+    {"return nn.softmax(g:input('x', {25, 64}), 0)", BANDS + 8, 32},
+    /* copies of 2, 4 and 8 bytes */
+    {"return nn.softmax(g:input('x', {130, 37}, 'bf16'), 0)", BANDS + 4, 32},
+    {"return nn.softmax(g:input('x', {130, 37}), 0)", BANDS + 2, 96},
+    {"return nn.softmax(g:input('x', {131, 36}, 'f16'), 0)", BANDS + 3, 32},
+    {"return nn.softmax(g:input('x', {3, 77, 10}, 'f64'), 1)", BANDS + 2, 32},
+    /* what differs along columns alone, and across them alone; of two sizes; what is divided by */
+    {"local x, r = g:input('x', {2, 50, 6, 6}, 'bf16'):to('f32'), g:input('r', {2, 50, 6, 6})\n"
+     "local m = x:mean(1, true)\n"
+     "local c = x - m\n"
+     "return c * ((c * c):mean(1, true) + 1e-5):rsqrt() * g:param('w', {50, 1, 1}) + g:param('b', {6, 6}) + r",
+     BANDS + 1, 64},
+    {"local x = g:input('x', {300, 72})\n"
+     "return (x - x:mean(0, true)) / g:param('s', {72}):exp() + g:param('b', {300, 1})",
+     BANDS + 2, 64},
+    /* a number of each column, by itself and beside elements */
+    {"return g:input('x', {515, 40}, 'bf16'):var(0)", BANDS + 3, 32},
+    {"local x = g:input('x', {60, 44})\n"
+     "local m = x:amax(0, true)\n"
+     "return x - m, (x - m):exp():sum(0, true):log() + m + x:mean(0, true)",
+     BANDS + 1, 64},
+    {"local y, d = g:input('y', {203, 24}, 'bf16'):to('f32'), g:input('d', {203, 24})\n"
+     "return y * (d - (y * d):sum(0, true))",
+     BANDS + 2, 32},
+    {"local x = (g:input('x', {100, 34}) * 9):to('i64')\n"
+     "return x - x:amin(0, true) + x:sum(0, true)",
+     BANDS + 2, 32},
+    /* slow functions that are kept; what is overwritten; columns of a larger tensor */
+    {"return nn.layer_norm(g:input('x', {36, 171}):gelu():transpose(0, 1)):transpose(0, 1)", 0, 32},
+    {"local x = g:input('x', {171, 36}):gelu()\n"
+     "local c = x - x:mean(0, true)\n"
+     "return c * ((c * c):mean(0, true) + 1e-5):rsqrt()",
+     BANDS + 2, 32},
+    {"local w = g:param('w', {203, 20})\n"
+     "g:assign(w, nn.softmax(w, 0))",
+     BANDS + 3, 32},
+    {"local w = g:param('w', {203, 32})\n"
+     "g:assign(w, nn.softmax(w, 0))",
+     BANDS + 3, 32},
+    {"return nn.softmax(g:input('x', {70, 100}):slice(1, 8, 88):slice(0, 3, 60), 0)", BANDS + 2, 32},
+    /* what is padded; two dimensions along */
+    {"return nn.softmax(g:input('x', {65, 48}) + g:input('y', {60, 48}):pad({0, 0, 2, 3}, 0), 0)", BANDS + 1, 64},
+    {"local x = g:input('x', {9, 7, 40})\n"
+     "return x / (x * x):sum({0, 1}, true):sqrt()",
+     BANDS + 1, 64},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -203,14 +258,14 @@ static subject subject_of(fb_script *s, int number, const fb_machine *m)
     fb_error err;
     subject x = {.g = build(s, number)};
     x.planner = fb_planner_new(x.g, m);
-    x.plan = cut(x.planner, cases[number].parts, cases[number].threads);
+    x.plan = cut(x.planner, cases[number].parts % BANDS, cases[number].threads);
     x.p = fb_lower(x.plan, &fb_target_cuda, &err);
     if (!x.p) fail_msg("%s", err.text);
     const char *source = x.p->kernels[x.p->n_kernels - 1].source;
     if (getenv("FB_KEEP")) print_message("%s\n", source);
     const int parts = cases[number].parts;
-    if (!strstr(source, "fb_long_") != (parts <= 0) || (parts == SCANS && !strstr(source, "fb_carry_")) ||
-        (parts == RANKED && !strstr(source, "fb_ranked")) ||
+    if ((parts < BANDS ? !strstr(source, "fb_long_") != (parts <= 0) : !strstr(source, "fb_band")) ||
+        (parts == SCANS && !strstr(source, "fb_carry_")) || (parts == RANKED && !strstr(source, "fb_ranked")) ||
         (parts == HELD && (!strstr(source, " fb_row_") || (strstr(source, "fb_team<") || strstr(source, "fb_block<")))))
         fail_msg("case %d:\n%s", number, source);
     return x;
@@ -239,23 +294,33 @@ static void check(const unit *u, const subject *x, int number)
     fb_interp_free(reference);
 }
 
-/* Returns how many of the kernels hold a part to some place in it. Those of other shapes are the same on each machine:
- * with `long_alone` they are left out. */
-static int run_cases(const fb_machine *m, bool long_alone)
+typedef enum { ALL, ROWS, COLUMNS } which;
+
+/* Long rows, or bands of columns? Those of other shapes are the same on each machine. (What is overwritten is not for bands
+ * that are not held, where the last one is not full.) */
+static bool is_among(int number, which of)
+{
+    const int parts = cases[number].parts;
+    return of == ALL || (of == COLUMNS ? parts >= BANDS && !strstr(cases[number].body, "'w', {203, 20}")
+                                       : parts >= 0 && parts < BANDS);
+}
+
+/* Returns how many of the kernels hold a part to some place in it. */
+static int run_cases(const fb_machine *m, which of)
 {
     subject all[CASES];
     unit u = {0};
     fb_script *s = start();
     int in_part = 0;
     for (int i = 0; i < CASES; i++) {
-        if (long_alone && cases[i].parts < 0) continue;
+        if (!is_among(i, of)) continue;
         all[i] = subject_of(s, i, m);
         all[i].number = unit_add_cuda(&u, all[i].p);
         in_part += strstr(all[i].p->kernels[all[i].p->n_kernels - 1].source, "fb_long_ahead(&") != NULL;
     }
     unit_emulate(&u);
     for (int i = 0; i < CASES; i++) {
-        if (long_alone && cases[i].parts < 0) continue;
+        if (!is_among(i, of)) continue;
         check(&u, &all[i], i);
         subject_free(&all[i]);
     }
@@ -272,7 +337,7 @@ static void rows_in_parts_are_right(void **state)
     if (!emulation_exists() || !races_wanted()) skip();
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.compute_major = 9;
-    assert_int_equal(run_cases(&m, false), 0);
+    assert_int_equal(run_cases(&m, ALL), 0);
 }
 
 /* … adding up through memory, where it has none; */
@@ -283,7 +348,7 @@ static void blocks_add_up_through_memory(void **state)
     if (!emulation_exists() || !races_wanted()) skip();
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.compute_major = 8;
-    run_cases(&m, true);
+    run_cases(&m, ROWS);
 }
 
 /* … with room for the greater part of what several passes read; */
@@ -294,7 +359,7 @@ static void a_part_may_be_held_in_part(void **state)
     if (!emulation_exists() || !races_wanted()) skip();
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.shared_bytes = 990;
-    assert_true(run_cases(&m, true) >= 5);
+    assert_true(run_cases(&m, ROWS) >= 5);
 }
 
 /* … and with no room for it. */
@@ -305,7 +370,9 @@ static void rows_that_are_not_held_are_read_again(void **state)
     if (!emulation_exists() || !races_wanted()) skip();
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.shared_bytes = 700;
-    run_cases(&m, true);
+    run_cases(&m, ROWS);
+    m.compute_major = 9;
+    run_cases(&m, COLUMNS);
 }
 
 /* Blocks of a cluster that look at what the others send without waiting for it. */

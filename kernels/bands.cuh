@@ -1,0 +1,90 @@
+// Columns that lie side by side, a band of them to a block or to a cluster of blocks: BESIDE threads side by side have EACH
+// neighbours each, and the block's others go on along the columns. What several passes read lies in shared memory, where a
+// thread only ever looks at what it fetched itself.
+
+#ifndef FB_BANDS
+#define FB_BANDS
+
+// ---- PTX ----
+template <int BYTES> FB_DEVICE void fb_band_copy(void *to, const void *from)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "n"(BYTES));
+#else
+#pragma unroll
+    for (int i = 0; i < BYTES / 4; i++) static_cast<unsigned *>(to)[i] = static_cast<const unsigned *>(from)[i];
+#endif
+}
+// ---- end of PTX ----
+
+// N neighbours, in the background where they are as large as a copy.
+template <int N, class T> FB_DEVICE void fb_band_fetch(T *to, const T *from)
+{
+    constexpr int BYTES = N * (int)sizeof(T);
+    if constexpr (BYTES % 16 == 0)
+        fb_long_fetch<N>(to, from);
+    else if constexpr (BYTES == 8 || BYTES == 4)
+        fb_band_copy<BYTES>(to, from);
+    else
+        fb_store(to, fb_load<N>(from));
+}
+
+// A block's sums, of each warp and of them all: one after the other in the same place.
+template <class T, int N> struct __align__(16) fb_band_sums {
+    T at[N];
+};
+
+template <class T, int WARPS, int COLUMNS> FB_DEVICE fb_band_sums<T, COLUMNS> *fb_band_warps()
+{
+    __shared__ fb_band_sums<T, COLUMNS> fb_sums[WARPS + 1];
+    return fb_sums;
+}
+
+// What each of the block's warps has of its columns, by OP.
+template <class OP, int THREADS, int BESIDE, int EACH, class T> FB_DEVICE fb_band_sums<T, BESIDE * EACH> *fb_band_leave(T (&x)[EACH])
+{
+    fb_band_sums<T, BESIDE * EACH> *const warps = fb_band_warps<T, THREADS / 32, BESIDE * EACH>();
+#pragma unroll
+    for (int v = 0; v < EACH; v++)
+#pragma unroll
+        for (int mask = 16; mask >= BESIDE; mask /= 2) x[v] = OP::of(x[v], fb_shuffle(x[v], mask));
+    if (threadIdx.x % 32 < BESIDE)
+#pragma unroll
+        for (int v = 0; v < EACH; v++) warps[threadIdx.x / 32].at[threadIdx.x % BESIDE * EACH + v] = x[v];
+    __syncthreads();
+    return warps;
+}
+
+template <class OP, int WARPS, class T, int N> FB_DEVICE T fb_band_of_warps(const fb_band_sums<T, N> *warps, int column)
+{
+    T x = warps[0].at[column];
+#pragma unroll
+    for (int i = 1; i < WARPS; i++) x = OP::of(x, warps[i].at[column]);
+    return x;
+}
+
+// What all threads of the block have of the columns of this one, by OP.
+template <class OP, int THREADS, int BESIDE, int EACH, class T> FB_DEVICE void fb_band(T (&x)[EACH])
+{
+    constexpr int WARPS = THREADS / 32, COLUMNS = BESIDE * EACH;
+    fb_band_sums<T, COLUMNS> *const warps = fb_band_leave<OP, THREADS, BESIDE>(x);
+    for (int c = threadIdx.x; c < COLUMNS; c += THREADS) warps[WARPS].at[c] = fb_band_of_warps<OP, WARPS>(warps, c);
+    __syncthreads(); // and the sums of warps have been read
+#pragma unroll
+    for (int v = 0; v < EACH; v++) x[v] = warps[WARPS].at[threadIdx.x % BESIDE * EACH + v];
+}
+
+// … and all threads of the cluster's blocks: each block sends what it has to all of them. NUMBER: as in fb_long_exchange.
+template <class OP, int THREADS, int BESIDE, int EACH, int PARTS, int NUMBER, class T> FB_DEVICE void fb_band_exchange(T (&x)[EACH], int part)
+{
+    constexpr int WARPS = THREADS / 32, COLUMNS = BESIDE * EACH;
+    __shared__ fb_band_sums<T, COLUMNS> fb_sent[PARTS];
+    fb_band_sums<T, COLUMNS> *const warps = fb_band_leave<OP, THREADS, BESIDE>(x);
+    for (int i = threadIdx.x; i < PARTS * COLUMNS; i += THREADS)
+        fb_long_send(&fb_sent[part].at[i % COLUMNS], fb_band_of_warps<OP, WARPS>(warps, i % COLUMNS), i / COLUMNS);
+    fb_long_meet(); // and the sums of warps have been read
+#pragma unroll
+    for (int v = 0; v < EACH; v++) x[v] = fb_band_of_warps<OP, PARTS>(fb_sent, threadIdx.x % BESIDE * EACH + v);
+}
+
+#endif
