@@ -197,9 +197,15 @@ static bool packs_load(const frame *f, const walk *w, int space, const fb_value 
     return plain && fb_cut_packs(f->e->nest, f->x.cut, f->s, v->node, v->at);
 }
 
+/* Do a block's columns of it go through shared memory? */
+static bool is_turned(const frame *f, int root)
+{
+    return f->x.band && f->x.band->turned[root] != FB_NONE;
+}
+
 static bool packs_root(const frame *f, const walk *w, int space, const fb_root *r)
 {
-    if (w->apart) return false;
+    if (w->apart || is_turned(f, (int)(r - f->s->roots))) return false;
     if (!f->x.cut || space == FB_NONE)
         return fb_packs_root(f->e->nest, f->s, r, w->space->var[w->space->n - 1], w->vector);
     return r->table == FB_NONE && fb_cut_packs(f->e->nest, f->x.cut, f->s, r->storage, r->at);
@@ -394,6 +400,23 @@ static void put_in_pack(frame *f, int root, const char *at)
     put_in(f, root, pack_name(f, root), at);
 }
 
+static const char *tile_name(frame *f, int root)
+{
+    return fb_arena_printf(f->e->arena, "fb_turned%d", root);
+}
+
+/* A root's element of column `at` of the thread's neighbours, to be stored when all of the block's are there. */
+static void put_in_tile(frame *f, int root, const char *at)
+{
+    fb_emitter *e = f->e;
+    const fb_band *b = f->x.band;
+    const fb_root *r = &f->s->roots[root];
+    const char *value = fb_emit_ref(e, r->value);
+    value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
+    fb_emit(e, "%s[(fb_beside * %d + %s) * %" PRId64 " + %s] = %s;", tile_name(f, root), f->x.each, at,
+            fb_band_line(e->nest, b, r), b->parts > 1 ? "(fb_p - fb_first)" : "fb_p", value);
+}
+
 /* Stores of a space's roots at one element; into packs where whole vectors are stored. */
 static void store_elements(frame *f, const walk *w, int space, int depth, bool guarded)
 {
@@ -405,6 +428,10 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
         fb_interleaved by;
         if (interleaves_root(w, f, r, &by)) {
             put_in(f, i, pack_name(f, first_of_interleaved(f, w, i, &by)), place_in_pack(f, w, &by));
+            continue;
+        }
+        if (is_turned(f, i)) {
+            put_in_tile(f, i, w->v);
             continue;
         }
         bool packed = w->space->n && packs_root(f, w, space, r);
@@ -2024,8 +2051,15 @@ static void fetch_band(frame *f, const walk *w)
 {
     fb_emitter *e = f->e;
     const fb_band *b = f->x.band;
-    if (fb_band_reads_again(b)) return;
     if (b->shared_bytes) declare_slots(f);
+    e->dynamic_shared = (int)b->shared_bytes;
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const char *type = e->spell->type[dtype_of_storage(e, f->s->roots[i].storage)].memory;
+        if (is_turned(f, i))
+            fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, tile_name(f, i), type,
+                    b->turned[i]);
+    }
+    if (fb_band_reads_again(b)) return;
     for (int i = 0; b->steps && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (!b->held[i]) continue;
@@ -2046,8 +2080,7 @@ static void fetch_band(frame *f, const walk *w)
                     at_first(f, w, v->node, v->table, v->at));
     }
     while (opened--) fb_emit_close(e);
-    if (b->shared_bytes) fb_emit(e, "fb_long_wait();");
-    e->dynamic_shared = (int)b->shared_bytes;
+    if (b->held_bytes) fb_emit(e, "fb_long_wait();");
     for (int i = 0; b->steps && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (!b->held[i] || v->kind != FB_VALUE_LOAD) continue;
@@ -2114,6 +2147,43 @@ static void combine_band(frame *f, fb_pass p)
     }
 }
 
+/* A block's columns of a root, each as it lies in memory. */
+static void store_turned(frame *f, int root)
+{
+    fb_emitter *e = f->e;
+    const fb_band *b = f->x.band;
+    const fb_root *r = &f->s->roots[root];
+    const int each = fb_band_stores(e->nest, f->s, b, r);
+    const int64_t line = fb_band_line(e->nest, b, r), groups = b->points / each;
+    const char *number = fb_emit_name(e, "column"), *tests = "";
+    const bool part = b->points * b->parts > fb_space_points(&f->s->spaces[0]);
+    fb_emit_for(e, "int", "fb_t", "threadIdx.x", fb_emit_number(e, f->x.rows_a_block * groups),
+                fb_emit_number(e, f->x.threads));
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %" PRId64 " + fb_t / %" PRId64 ";", number,
+            b->parts > 1 ? "fb_columns_of" : f->block, f->x.rows_a_block, groups);
+    fb_emit(e, "const fb_at fb_p = %sfb_t %% %" PRId64 " * %d;", b->parts > 1 ? "fb_first + " : "", groups, each);
+    if (f->inside) tests = fb_arena_printf(e->arena, "%s < %" PRId64 "%s", number, f->x.rows, part ? " && " : "");
+    if (part) tests = fb_arena_printf(e->arena, "%sfb_p < fb_last", tests);
+    if (*tests) fb_emit_if(e, "%s", tests);
+    declare_point(f, &f->s->rows, number);
+    declare_point(f, &f->s->spaces[0], "fb_p");
+    fb_emit(e, "fb_store(&%s, fb_load<%d>(%s + fb_t / %" PRId64 " * %" PRId64 " + fb_t %% %" PRId64 " * %d));",
+            fb_emit_element(e, r->storage, r->table, r->at), each, tile_name(f, root), groups, line, groups, each);
+    if (*tests) fb_emit_close(e);
+    fb_emit_close(e);
+}
+
+static void store_all_turned(frame *f, fb_pass p)
+{
+    bool met = false;
+    for (int i = 0; i < f->s->n_roots; i++) {
+        if (!is_turned(f, i) || !root_is_here(&f->s->roots[i], p.space, p.depth)) continue;
+        if (!met) fb_emit(f->e, "__syncthreads();");
+        met = true;
+        store_turned(f, i);
+    }
+}
+
 static void pass_of_band(frame *f, const walk *w, int number)
 {
     fb_emitter *e = f->e;
@@ -2133,6 +2203,7 @@ static void pass_of_band(frame *f, const walk *w, int number)
     fb_emit_forget(e, mark);
     forget_packs(f);
     f->sums = NULL;
+    store_all_turned(f, p);
     refer_held(f, w, p, needed);
     combine_band(f, p);
     refer_sums(f, p);

@@ -21,14 +21,16 @@ enum {
     MANY_COLUMNS = 8,
     FEWEST = 128, /* threads of a block, … */
     USUAL = 256,
-    MOST = 512,        /* … and of one that holds in registers */
-    THREADS = 1024,    /* of a multiprocessor */
-    OCCUPYING = 768,   /* … that are to have registers, where they hold all in them */
-    MOST_CLUSTER = 8,  /* blocks */
-    MOST_SHARING = 3,  /* blocks of a multiprocessor, of which one moves bytes while others wait */
-    WAVES = 2,         /* blocks of each multiprocessor, where there are columns for so many */
-    LEAST_PART = 8192, /* bytes that are worth a block */
-    RESERVE = 1024,    /* bytes of shared memory that the hardware takes of each block */
+    MOST = 512,             /* … and of one that holds in registers */
+    THREADS = 1024,         /* of a multiprocessor */
+    OCCUPYING = 768,        /* … that are to have registers, where they hold all in them */
+    MOST_CLUSTER = 8,       /* blocks */
+    MOST_SHARING = 3,       /* blocks of a multiprocessor, of which one moves bytes while others wait */
+    WAVES = 2,              /* blocks of each multiprocessor, where there are columns for so many */
+    LEAST_PART = 8192,      /* bytes that are worth a block */
+    WORD = 4,               /* bytes of a bank of shared memory */
+    MOST_TURNED = 32 << 10, /* bytes of a block */
+    RESERVE = 1024,         /* bytes of shared memory that the hardware takes of each block */
 };
 
 /* What all ways to deal a section have alike. */
@@ -42,6 +44,7 @@ typedef struct {
     int registers;   /* … of a thread's group of neighbours */
     int sums;        /* bytes of a column's sums, of all passes, */
     int largest;     /* and of the largest */
+    int64_t turned;  /* bytes that a block may have for what is turned */
 } columns_of;
 
 static bool is_such(const fb_nest *nest, const fb_section *s)
@@ -149,6 +152,52 @@ static void choose_held(columns_of *c, fb_section *s, fb_life *of, fb_band *b)
     measure(c, of, b);
 }
 
+/* ---- what is turned ---- */
+
+int64_t fb_band_line(const fb_nest *nest, const fb_band *b, const fb_root *r)
+{
+    const int size = fb_dtype_size(nest->graph->nodes[r->storage].dtype), each = size < WORD ? WORD / size : 1;
+    return (fb_ceil_div(b->points, each) | 1) * each;
+}
+
+int fb_band_stores(const fb_nest *nest, const fb_section *s, const fb_band *b, const fb_root *r)
+{
+    const int size = fb_dtype_size(nest->graph->nodes[r->storage].dtype), each = size < WORD ? WORD / size : 1;
+    const bool whole = s->spaces[0].extent[0] % each == 0 && (b->parts == 1 || b->points % each == 0);
+    return whole && each > 1 && fb_packs_root(nest, s, r, s->spaces[0].var[0], each) ? each : 1;
+}
+
+/* Is it stored along columns, and not across them? */
+static bool lies_along(const columns_of *c, const fb_root *r)
+{
+    const fb_section *s = c->s;
+    int64_t along, across;
+    if (r->space != 0 || r->table != FB_NONE || r->storage < 0 || s->spaces[0].n != 1) return false;
+    if (!fb_ix_coefficient(c->nest->pool, r->at, s->spaces[0].var[0], &along) || along != 1) return false;
+    if (!fb_ix_coefficient(c->nest->pool, r->at, s->rows.var[s->rows.n - 1], &across) || across == 1) return false;
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_LOAD && s->values[i].node == r->storage) return false;
+    return true;
+}
+
+/* Those of a block's columns have room behind what is held. */
+static void turn(const columns_of *c, fb_band *b)
+{
+    enum { ALIGNED = 16 };
+    const int64_t held = fb_ceil_div(b->held_bytes, ALIGNED) * ALIGNED, columns = (int64_t)b->beside * c->each;
+    b->shared_bytes = held;
+    for (int i = 0; i < c->s->n_roots; i++) {
+        const fb_root *r = &c->s->roots[i];
+        b->turned[i] = FB_NONE;
+        if (!lies_along(c, r)) continue;
+        const int64_t bytes =
+            columns * fb_band_line(c->nest, b, r) * fb_dtype_size(c->nest->graph->nodes[r->storage].dtype);
+        if (b->shared_bytes + bytes > held + MOST_TURNED || b->shared_bytes + bytes > c->nest->shared_bytes) continue;
+        b->turned[i] = b->shared_bytes;
+        b->shared_bytes += fb_ceil_div(bytes, ALIGNED) * ALIGNED;
+    }
+}
+
 /* ---- how wide bands are, and in how many parts ---- */
 
 static int64_t groups_of(const columns_of *c, int beside)
@@ -189,7 +238,7 @@ static bool hold_in_registers(const columns_of *c, int asked, fb_section_schedul
     b->parts = 1;
     b->points = c->points;
     b->steps = (int)fb_ceil_div(c->points, team);
-    b->shared_bytes = 0;
+    b->held_bytes = 0;
     b->sharing = OCCUPYING / (beside * team);
     x->team = team;
     return b->steps <= most;
@@ -215,7 +264,7 @@ static int threads_of(int sharing)
 
 static bool fits(const columns_of *c, int beside, int parts, int sharing)
 {
-    const int64_t room = (c->nest->shared_bytes + RESERVE) / sharing - RESERVE;
+    const int64_t room = (c->nest->shared_bytes + RESERVE) / sharing - RESERVE - c->turned;
     return part_bytes(c, beside, parts) + declared(c, beside, threads_of(sharing), parts) <= room;
 }
 
@@ -239,7 +288,8 @@ static bool hold_in_parts(const columns_of *c, int parts_asked, int asked, fb_se
     b->parts = parts;
     b->points = fb_ceil_div(c->points, parts);
     b->steps = 0;
-    b->shared_bytes = part_bytes(c, b->beside, parts);
+    b->held_bytes = part_bytes(c, b->beside, parts);
+    turn(c, b);
     int threads = asked ? asked : threads_of(sharing);
     while (!asked && threads > FEWEST && b->points * b->beside < 4 * threads) threads /= 2;
     x->team = threads / b->beside;
@@ -260,7 +310,7 @@ static bool read_again(const columns_of *c, int parts_asked, int asked, fb_secti
     while (b->beside * c->width > NARROW && groups_of(c, b->beside) * b->parts < WAVES * c->nest->units) b->beside /= 2;
     b->points = fb_ceil_div(c->points, b->parts);
     b->steps = 0;
-    b->shared_bytes = 0;
+    b->held_bytes = 0;
     b->sharing = WAVES;
     x->team = (asked ? asked : MOST) / b->beside;
     return true;
@@ -322,12 +372,15 @@ bool fb_band_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     s->values = fb_arena_copy(arena, s->values, (size_t)s->n_values * sizeof *s->values);
     b->held = FB_NEW_ARRAY(arena, bool, s->n_values);
     b->slot = FB_NEW_ARRAY(arena, int64_t, s->n_values);
+    b->turned = FB_NEW_ARRAY(arena, int64_t, s->n_roots);
     columns_of c = {.nest = nest,
                     .s = s,
                     .columns = x->rows,
                     .points = fb_space_points(&s->spaces[0]),
                     .each = neighbours(nest, knobs, s)};
     count_sums(&c);
+    for (int i = 0; i < s->n_roots; i++)
+        if (lies_along(&c, &s->roots[i])) c.turned = MOST_TURNED;
     choose_held(&c, s, of, b);
     if (!c.element || c.points < SHORT || !c.columns) return false;
     if (!parts && c.columns * c.points * c.element < LEAST_ALL) return false;
@@ -342,9 +395,10 @@ bool fb_band_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     for (int i = 0; i < s->n_values; i++) {
         if (fb_band_reads_again(b)) b->held[i] = s->values[i].kept = false;
         if (b->slot[i] != FB_NONE) b->slot[i] *= b->points * b->beside * c.each;
-        if (!b->shared_bytes) b->slot[i] = FB_NONE;
+        if (!b->held_bytes) b->slot[i] = FB_NONE;
     }
     if (overwrites_again(&c, b)) return false;
+    turn(&c, b);
     x->deal = FB_DEAL_BANDS;
     x->section = s;
     x->band = b;

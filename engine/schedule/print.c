@@ -87,6 +87,9 @@ static void add_band(const fb_nest *nest, const fb_section_schedule *x, fb_str *
     if (b->parts > 1)
         fb_str_addf(out, "; a cluster of %d blocks, %" PRId64 " elements along each", b->parts, b->points);
     fb_str_add(out, "\n");
+    for (int i = 0; i < x->section->n_roots; i++)
+        if (b->turned[i] != FB_NONE)
+            fb_str_addf(out, "    turned in shared memory: %s\n", nest->graph->nodes[x->section->roots[i].node].name);
     if (fb_band_reads_again(b)) {
         fb_str_add(out, "    read again in each pass: much longer than all shared memory\n");
         return;
@@ -94,7 +97,7 @@ static void add_band(const fb_nest *nest, const fb_section_schedule *x, fb_str *
     if (b->steps)
         fb_str_addf(out, "    held in registers, %d steps:", b->steps);
     else
-        fb_str_addf(out, "    held in shared memory, %" PRId64 " bytes a block:", b->shared_bytes);
+        fb_str_addf(out, "    held in shared memory, %" PRId64 " bytes a block:", b->held_bytes);
     for (int i = 0, n = 0; i < x->section->n_values; i++)
         if (b->held[i]) fb_str_addf(out, "%s %s", n++ ? "," : "", nest->graph->nodes[x->section->values[i].node].name);
     fb_str_add(out, "\n");

@@ -191,6 +191,14 @@ static const struct {
      "g:assign(w, nn.softmax(w, 0))",
      BANDS + 3, 32},
     {"return nn.softmax(g:input('x', {70, 100}):slice(1, 8, 88):slice(0, 3, 60), 0)", BANDS + 2, 32},
+    /* channels that come last in what is stored: of 16 bits in words, an odd number, in parts, two of them */
+    {"return nn.layer_norm(g:input('x', {2, 52, 6, 8}, 'bf16'):permute(0, 2, 3, 1), {affine = true})", BANDS + 1, 64},
+    {"return nn.layer_norm(g:input('x', {3, 45, 50}, 'f16'):transpose(1, 2))", BANDS + 2, 64},
+    {"local x = g:input('x', {2, 83, 36}):transpose(1, 2)\n"
+     "local y = x - x:mean(2, true)\n"
+     "return y:exp(), y * (y * y):sum(2, true)",
+     BANDS + 3, 32},
+    {"return nn.softmax(g:input('x', {40, 33}, 'f64'):t(), 1)", BANDS + 1, 64},
     /* what is padded; two dimensions along */
     {"return nn.softmax(g:input('x', {65, 48}) + g:input('y', {60, 48}):pad({0, 0, 2, 3}, 0), 0)", BANDS + 1, 64},
     {"local x = g:input('x', {9, 7, 40})\n"
@@ -199,16 +207,27 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-static fb_script *start(void)
+static FILE *begin_script(const char *path)
 {
-    const char *path = in_scratch("script.lua");
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs("local fb, nn = require 'fusebox', require 'nn'\nreturn fb.script { variants = {\n", f);
-    for (int i = 0; i < CASES; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", i, cases[i].body);
+    return f;
+}
+
+static fb_script *end_script(FILE *f, const char *path)
+{
     fputs("} }\n", f);
     assert_int_equal(fclose(f), 0);
     return script_of(path, LIMIT_MS);
+}
+
+static fb_script *start(void)
+{
+    const char *path = in_scratch("script.lua");
+    FILE *f = begin_script(path);
+    for (int i = 0; i < CASES; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", i, cases[i].body);
+    return end_script(f, path);
 }
 
 static fb_graph *build(fb_script *s, int number)
@@ -305,18 +324,24 @@ static bool is_among(int number, which of)
                                        : parts >= 0 && parts < BANDS);
 }
 
-/* Returns how many of the kernels hold a part to some place in it. */
-static int run_cases(const fb_machine *m, which of)
+/* Kernels that hold a part to some place in it, and those that turn what they store. */
+typedef struct {
+    int in_part, turned;
+} counts;
+
+static counts run_cases(const fb_machine *m, which of)
 {
     subject all[CASES];
     unit u = {0};
     fb_script *s = start();
-    int in_part = 0;
+    counts n = {0};
     for (int i = 0; i < CASES; i++) {
         if (!is_among(i, of)) continue;
         all[i] = subject_of(s, i, m);
         all[i].number = unit_add_cuda(&u, all[i].p);
-        in_part += strstr(all[i].p->kernels[all[i].p->n_kernels - 1].source, "fb_long_ahead(&") != NULL;
+        const char *source = all[i].p->kernels[all[i].p->n_kernels - 1].source;
+        n.in_part += strstr(source, "fb_long_ahead(&") != NULL;
+        n.turned += strstr(source, "fb_turned0[") != NULL;
     }
     unit_emulate(&u);
     for (int i = 0; i < CASES; i++) {
@@ -326,7 +351,7 @@ static int run_cases(const fb_machine *m, which of)
     }
     unit_free(&u);
     fb_script_free(s);
-    return in_part;
+    return n;
 }
 
 /* Blocks of a row as a cluster, which is what the machine has … */
@@ -337,7 +362,9 @@ static void rows_in_parts_are_right(void **state)
     if (!emulation_exists() || !races_wanted()) skip();
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.compute_major = 9;
-    assert_int_equal(run_cases(&m, ALL), 0);
+    const counts n = run_cases(&m, ALL);
+    assert_int_equal(n.in_part, 0);
+    assert_int_equal(n.turned, 4);
 }
 
 /* … adding up through memory, where it has none; */
@@ -359,7 +386,7 @@ static void a_part_may_be_held_in_part(void **state)
     if (!emulation_exists() || !races_wanted()) skip();
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.shared_bytes = 990;
-    assert_true(run_cases(&m, ROWS) >= 5);
+    assert_true(run_cases(&m, ROWS).in_part >= 5);
 }
 
 /* … and with no room for it. */
@@ -477,6 +504,90 @@ static void held_rows_are_predicted_by_their_bytes(void **state)
     }
 }
 
+/* How a kernel is dealt, and what it is predicted to take. */
+typedef struct {
+    fb_str text;
+    fb_group_cost cost;
+} dealt;
+
+static dealt deal(fb_script *s, int number, const fb_machine *m)
+{
+    fb_error err;
+    dealt d = {0};
+    fb_graph *g = build(s, number);
+    fb_planner *planner = fb_planner_new(g, m);
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    assert_non_null(plan);
+    const int last = fb_plan_groups(plan) - 1;
+    const fb_group *group = fb_plan_group(plan, last);
+    fb_schedule_print(group->nest, group->family, NULL, &d.text);
+    fb_plan_group_cost(plan, last, &d.cost);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    return d;
+}
+
+/* Columns that are held are read once, wherever they are; longer ones once a pass. Short and small ones go by elements. */
+static void columns_are_held_where_there_is_room(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *says[3];
+        double passes; /* of reading and writing each element once; 0: nothing is said of it */
+    } sizes[] = {
+        {"return nn.softmax(g:input('x', {512, 16384}), 0)",
+         {"32 columns, 8 threads side by side of 4 each, 64 along", "in registers, 8 steps: x, softmax.exp", ""},
+         2},
+        /* 16 bits of fewer steps; half a line where blocks are few */
+        {"return nn.softmax(g:input('x', {32, 96, 3136}, 'bf16'), 1)",
+         {"64 columns, 8 threads side by side of 8 each, 16 along", "in registers, 6 steps: x\n", ""},
+         0},
+        {"return nn.softmax(g:input('x', {512, 4096}), 0)",
+         {"16 columns, 4 threads side by side", "in registers", ""},
+         2},
+        {"return nn.softmax(g:input('x', {4096, 4096}), 0)",
+         {"1024 blocks of 256 threads", "a cluster of 8 blocks, 512 elements along each",
+          "65536 bytes a block: x, softmax.exp"},
+         2},
+        {"return nn.softmax(g:input('x', {8192, 4096}, 'bf16'), 0)",
+         {"1024 blocks of 256 threads", "a cluster of 8 blocks", "65536 bytes a block: x\n"},
+         0},
+        {"return nn.softmax(g:input('x', {4096, 4097}), 0)",
+         {"32 threads side by side of 1 each", "a cluster of 8", ""},
+         2},
+        {"return nn.softmax(g:input('x', {65536, 4096}), 0)", {"a cluster of", "read again in each pass", ""}, 4},
+        {"return nn.layer_norm(g:input('x', {32, 96, 56, 56}, 'bf16'):permute(0, 2, 3, 1))",
+         {"in registers, 6 steps", "turned in shared memory: layer_norm", ""},
+         0},
+        {"return nn.softmax(g:input('x', {8, 1 << 18}), 0)", {"columns: ", "1 thread each", ""}, 0},
+        {"return nn.softmax(g:input('x', {128, 1024}), 0)", {"columns: ", "1024 rows, 32 a block", ""}, 0},
+    };
+    static const double fixed_us = 3; /* of passes and of the launch */
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    const char *path = in_scratch("sizes.lua");
+    FILE *f = begin_script(path);
+    for (int i = 0; i < SIZES; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", i, sizes[i].body);
+    fb_script *s = end_script(f, path);
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.units = 132;
+    m.compute_major = 9;
+    m.gflops[FB_F32] = 60000; /* a clock */
+    for (int i = 0; i < SIZES; i++) {
+        dealt d = deal(s, i, &m);
+        for (int k = 0; k < 3; k++)
+            if (!strstr(fb_str_get(&d.text), sizes[i].says[k]))
+                fail_msg("case %d: no \"%s\" in\n%s", i, sizes[i].says[k], fb_str_get(&d.text));
+        const double bytes = (double)(d.cost.bytes_read + d.cost.bytes_written) / 2 * sizes[i].passes;
+        const double copy_us = fb_memory_us(&m, bytes);
+        if (sizes[i].passes && (d.cost.us < copy_us || d.cost.us > 1.4 * copy_us + fixed_us))
+            fail_msg("case %d: %g µs, and %g to move", i, d.cost.us, copy_us);
+        fb_str_free(&d.text);
+    }
+    fb_script_free(s);
+}
+
 int main(void)
 {
     fb_json_init();
@@ -486,6 +597,7 @@ int main(void)
                                        cmocka_unit_test(rows_that_are_not_held_are_read_again),
                                        cmocka_unit_test(a_meeting_that_is_missing_is_found),
                                        cmocka_unit_test(rows_are_cut_by_what_they_hold),
-                                       cmocka_unit_test(held_rows_are_predicted_by_their_bytes)};
+                                       cmocka_unit_test(held_rows_are_predicted_by_their_bytes),
+                                       cmocka_unit_test(columns_are_held_where_there_is_room)};
     return cmocka_run_group_tests_name("long rows", tests, make_scratch, remove_scratch);
 }
