@@ -52,7 +52,7 @@ static bool is_such(const fb_nest *nest, const fb_section *s)
     bool alone = nest->n_sections == 1 && nest->kernel.kind == FB_NEST_LOOPS && !nest->stage;
     if (!alone || !nest->target->streams || nest->shared_bytes <= 0 || nest->units <= 0) return false;
     if (s->members > 1 || s->n_data || s->scatter || s->blocked || s->n_passes < 2 || s->n_spaces != 1) return false;
-    return fb_reduces_plainly(nest, s) && fb_overwrites_in_place(s);
+    return fb_long_reduces(nest, s) && fb_long_overwrites_in_place(s);
 }
 
 static bool varies(const fb_section *s, const fb_value *v)
@@ -102,7 +102,7 @@ static bool is_of_column(const fb_nest *nest, const fb_section *s, const fb_valu
 /* ---- what is held ---- */
 
 /* Registers of a thread's group of neighbours, between the passes that have most of them. */
-static int registers_of(const fb_nest *nest, const fb_section *s, const fb_life *of, const bool *held, int each)
+static int registers_of(const fb_nest *nest, const fb_section *s, const fb_long_life *of, const bool *held, int each)
 {
     enum { REGISTER = 4 };
     int most = 0;
@@ -116,19 +116,19 @@ static int registers_of(const fb_nest *nest, const fb_section *s, const fb_life 
     return most;
 }
 
-static void measure(columns_of *c, const fb_life *of, fb_band *b)
+static void measure(columns_of *c, const fb_long_life *of, fb_band *b)
 {
     int n_slots;
-    c->element = fb_deal_slots(c->nest, c->s, of, b->held, b->slot, &n_slots);
+    c->element = fb_long_slots(c->nest, c->s, of, b->held, b->slot, &n_slots);
     c->registers = registers_of(c->nest, c->s, of, b->held, c->each);
 }
 
 /* Marks what is loaded several times, and slow functions as well where these take no more room than what they are made of. */
-static void choose_held(columns_of *c, fb_section *s, fb_life *of, fb_band *b)
+static void choose_held(columns_of *c, fb_section *s, fb_long_life *of, fb_band *b)
 {
     bool any = false;
     for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
-    fb_live(s, of);
+    fb_long_lives(s, of);
     for (int i = 0; i < s->n_values; i++) b->held[i] = of[i].times > 1 && is_of_column(c->nest, s, &s->values[i]);
     measure(c, of, b);
     const int64_t element = c->element;
@@ -141,14 +141,14 @@ static void choose_held(columns_of *c, fb_section *s, fb_life *of, fb_band *b)
         any |= v->kept;
     }
     if (!any) return;
-    fb_live(s, of);
+    fb_long_lives(s, of);
     measure(c, of, b);
     if (c->element <= element) return;
     for (int i = 0; i < s->n_values; i++) {
         if (s->values[i].kept) b->held[i] = false;
         s->values[i].kept = false;
     }
-    fb_live(s, of);
+    fb_long_lives(s, of);
     measure(c, of, b);
 }
 
@@ -368,7 +368,7 @@ bool fb_band_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     if (fb_knob_of(knobs, FB_KNOB_ROWS) || fb_knob_of(knobs, FB_KNOB_GRID) || (threads && !parts)) return false;
     fb_section *s = fb_arena_copy(arena, x->section, sizeof *s);
     fb_band *b = FB_NEW(arena, fb_band);
-    fb_life *of = FB_NEW_ARRAY(arena, fb_life, s->n_values);
+    fb_long_life *of = FB_NEW_ARRAY(arena, fb_long_life, s->n_values);
     s->values = fb_arena_copy(arena, s->values, (size_t)s->n_values * sizeof *s->values);
     b->held = FB_NEW_ARRAY(arena, bool, s->n_values);
     b->slot = FB_NEW_ARRAY(arena, int64_t, s->n_values);

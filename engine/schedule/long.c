@@ -34,7 +34,7 @@ static int size_of(const fb_nest *nest, const fb_value *v)
 
 /* ---- is it such a section? ---- */
 
-bool fb_reduces_plainly(const fb_nest *nest, const fb_section *s)
+bool fb_long_reduces(const fb_nest *nest, const fb_section *s)
 {
     bool any = false;
     for (int i = 0; i < s->n_values; i++) {
@@ -47,7 +47,7 @@ bool fb_reduces_plainly(const fb_nest *nest, const fb_section *s)
     return any;
 }
 
-bool fb_overwrites_in_place(const fb_section *s)
+bool fb_long_overwrites_in_place(const fb_section *s)
 {
     for (int r = 0; r < s->n_roots; r++)
         for (int i = 0; i < s->n_values; i++)
@@ -62,15 +62,15 @@ static bool is_such(const fb_nest *nest, const fb_section *s)
     bool alone = nest->n_sections == 1 && nest->kernel.kind == FB_NEST_LOOPS;
     return alone && nest->target->streams && nest->shared_bytes > 0 && nest->units > 0 && s->members <= 1 &&
            s->n_passes > 1 && s->n_spaces == 1 && s->spaces[0].n == 1 && !fb_section_lies_across(nest->pool, s) &&
-           fb_reduces_plainly(nest, s) && fb_overwrites_in_place(s);
+           fb_long_reduces(nest, s) && fb_long_overwrites_in_place(s);
 }
 
 /* ---- what is held ---- */
 
-void fb_live(const fb_section *s, fb_life *of)
+void fb_long_lives(const fb_section *s, fb_long_life *of)
 {
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
-    for (int i = 0; i < s->n_values; i++) of[i] = (fb_life){.first = s->n_passes, .last = -1};
+    for (int i = 0; i < s->n_values; i++) of[i] = (fb_long_life){.first = s->n_passes, .last = -1};
     for (int p = 0; p < s->n_passes; p++) {
         fb_section_needed(s, p, needed);
         for (int i = 0; i < s->n_values; i++) {
@@ -105,7 +105,7 @@ bool fb_cut_packs(const fb_nest *nest, const fb_cut *c, const fb_section *s, fb_
 }
 
 /* Groups are of what is read again: of the narrowest, and from where the first of it begins. */
-static bool choose_groups(const fb_nest *nest, const fb_section *s, const fb_life *of, fb_cut *c)
+static bool choose_groups(const fb_nest *nest, const fb_section *s, const fb_long_life *of, fb_cut *c)
 {
     fb_ix start, first = FB_NONE;
     int narrowest = PIECE;
@@ -125,7 +125,7 @@ static bool choose_groups(const fb_nest *nest, const fb_section *s, const fb_lif
     return true;
 }
 
-int64_t fb_deal_slots(const fb_nest *nest, const fb_section *s, const fb_life *of, const bool *held, int64_t *slot,
+int64_t fb_long_slots(const fb_nest *nest, const fb_section *s, const fb_long_life *of, const bool *held, int64_t *slot,
                       int *n_slots)
 {
     int64_t bytes = 0;
@@ -158,7 +158,7 @@ int64_t fb_deal_slots(const fb_nest *nest, const fb_section *s, const fb_life *o
 }
 
 /* Loads are there from the start. Returns the bytes of an element of a row. */
-static int64_t deal_slots(const fb_nest *nest, const fb_section *s, const fb_life *of, fb_cut *c)
+static int64_t deal_slots(const fb_nest *nest, const fb_section *s, const fb_long_life *of, fb_cut *c)
 {
     bool *held = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++) {
@@ -168,21 +168,21 @@ static int64_t deal_slots(const fb_nest *nest, const fb_section *s, const fb_lif
                       ? of[i].times > 1 && is_of_row(nest, s, v, &start) && fb_cut_packs(nest, c, s, v->node, v->at)
                       : v->kept;
     }
-    const int64_t bytes = fb_deal_slots(nest, s, of, held, c->slot, &c->n_slots);
+    const int64_t bytes = fb_long_slots(nest, s, of, held, c->slot, &c->n_slots);
     fb_free(held);
     return bytes;
 }
 
 /* Only what is loaded is held. Returns the bytes of an element of a row. */
-static int64_t keep_none(const fb_nest *nest, fb_section *s, fb_life *of, fb_cut *c)
+static int64_t keep_none(const fb_nest *nest, fb_section *s, fb_long_life *of, fb_cut *c)
 {
     for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
-    fb_live(s, of);
+    fb_long_lives(s, of);
     return deal_slots(nest, s, of, c);
 }
 
 /* Slow functions are kept too where that takes no more room than what they are made of. */
-static int64_t choose_held(const fb_nest *nest, fb_section *s, fb_life *of, fb_cut *c)
+static int64_t choose_held(const fb_nest *nest, fb_section *s, fb_long_life *of, fb_cut *c)
 {
     int64_t plain = deal_slots(nest, s, of, c), bytes;
     bool any = false;
@@ -194,7 +194,7 @@ static int64_t choose_held(const fb_nest *nest, fb_section *s, fb_life *of, fb_c
         any |= v->kept;
     }
     if (!any) return plain;
-    fb_live(s, of);
+    fb_long_lives(s, of);
     bytes = deal_slots(nest, s, of, c);
     return bytes <= plain ? bytes : keep_none(nest, s, of, c);
 }
@@ -268,11 +268,11 @@ bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule
     if (!is_such(nest, x->section)) return false;
     fb_section *s = fb_arena_copy(arena, x->section, sizeof *s);
     fb_cut *c = FB_NEW(arena, fb_cut);
-    fb_life *of = FB_NEW_ARRAY(arena, fb_life, s->n_values);
+    fb_long_life *of = FB_NEW_ARRAY(arena, fb_long_life, s->n_values);
     s->values = fb_arena_copy(arena, s->values, (size_t)s->n_values * sizeof *s->values);
     for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
     c->slot = FB_NEW_ARRAY(arena, int64_t, s->n_values);
-    fb_live(s, of);
+    fb_long_lives(s, of);
     if (!choose_groups(nest, s, of, c)) return false;
     int64_t element = choose_held(nest, s, of, c);
     if (!element || !choose_parts(nest, knobs, x, element, c)) return false;

@@ -36,16 +36,16 @@ typedef struct fb_cut {
 /* A value while slots are dealt out. */
 typedef struct {
     int first, last, times; /* passes that need it, and how many */
-} fb_life;
+} fb_long_life;
 
-void fb_live(const fb_section *s, fb_life *of);
+void fb_long_lives(const fb_section *s, fb_long_life *of);
 /* Slots by the lives of what they hold, offsets within an element's bytes, which are returned. */
-int64_t fb_deal_slots(const fb_nest *nest, const fb_section *s, const fb_life *of, const bool *held, int64_t *slot,
+int64_t fb_long_slots(const fb_nest *nest, const fb_section *s, const fb_long_life *of, const bool *held, int64_t *slot,
                       int *n_slots);
 /* Are numbers all that rows are reduced to, and is there any? */
-bool fb_reduces_plainly(const fb_nest *nest, const fb_section *s);
+bool fb_long_reduces(const fb_nest *nest, const fb_section *s);
 /* Is what is overwritten read at the very place that is stored to, by the thread that stores? */
-bool fb_overwrites_in_place(const fb_section *s);
+bool fb_long_overwrites_in_place(const fb_section *s);
 
 /* Cuts the rows of a section into parts, if that is worth it: sets deal, cut, team and blocks. */
 bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
