@@ -5,30 +5,6 @@
 #ifndef FB_BANDS
 #define FB_BANDS
 
-// ---- PTX ----
-template <int BYTES> FB_DEVICE void fb_band_copy(void *to, const void *from)
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "n"(BYTES));
-#else
-#pragma unroll
-    for (int i = 0; i < BYTES / 4; i++) static_cast<unsigned *>(to)[i] = static_cast<const unsigned *>(from)[i];
-#endif
-}
-// ---- end of PTX ----
-
-// N neighbours, in the background where they are as large as a copy.
-template <int N, class T> FB_DEVICE void fb_band_fetch(T *to, const T *from)
-{
-    constexpr int BYTES = N * (int)sizeof(T);
-    if constexpr (BYTES % 16 == 0)
-        fb_long_fetch<N>(to, from);
-    else if constexpr (BYTES == 8 || BYTES == 4)
-        fb_band_copy<BYTES>(to, from);
-    else
-        fb_store(to, fb_load<N>(from));
-}
-
 // A block's sums, of each warp and of them all: one after the other in the same place.
 template <class T, int N> struct __align__(16) fb_band_sums {
     T at[N];

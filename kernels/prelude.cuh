@@ -92,24 +92,23 @@ FB_DEVICE int64_t fb_maxi(int64_t a, int64_t b) { return b > a ? b : a; }
 // ---- division of a whole row ---------------------------------------------------------------------------------------
 
 // What a row is divided by. A quotient is made of the reciprocal, and then, where it is not rounded to 16 bits anyway,
-// corrected by what is left over, as a division does it; divisors so small or large that this would overflow take the
-// long way.
+// corrected by what is left over, as a division does it. Divisors so small or large that this would overflow are moved by a power
+// of two first, and what they divide with them: so there is no branch for other elements to wait behind.
 struct fb_long_divisor {
-    float by, over;
-    bool plain;
+    float scale, by, over;
     __device__ __forceinline__ fb_long_divisor(float x)
-        : by(x), over(1.0f / x), plain(!(fabsf(x) > 1e-30f && fabsf(x) < 1e30f))
+        : scale(fabsf(x) < 1e-30f ? 0x1p64f : fabsf(x) > 1e30f ? 0x1p-64f : 1.0f), by(x * scale), over(1.0f / by)
     {
+        if (over == 0) by = 0; // infinite: nothing is left over
     }
 };
 
-FB_DEVICE float fb_long_overh(float x, const fb_long_divisor &d) { return d.plain ? x / d.by : x * d.over; }
+FB_DEVICE float fb_long_overh(float x, const fb_long_divisor &d) { return x * d.scale * d.over; }
 
 FB_DEVICE float fb_long_over(float x, const fb_long_divisor &d)
 {
-    if (d.plain) return x / d.by;
-    const float q = x * d.over;
-    return fabsf(q) < INFINITY ? fmaf(fmaf(-q, d.by, x), d.over, q) : q;
+    const float y = x * d.scale, q = y * d.over;
+    return fabsf(q) < INFINITY ? fmaf(fmaf(-q, d.by, y), d.over, q) : q;
 }
 
 // ---- functions that CUDA has not -----------------------------------------------------------------------------------

@@ -123,7 +123,14 @@ static bool is_in_slot(const frame *f, fb_val v)
 static bool is_there(const frame *f, fb_val v)
 {
     const fb_value *x = &f->s->values[v];
-    return is_in_slot(f, v) && (x->kind == FB_VALUE_LOAD || x->kept_pass < f->pass);
+    return is_in_slot(f, v) && ((x->kind == FB_VALUE_LOAD && f->x.cut) || x->kept_pass < f->pass);
+}
+
+/* Is it loaded into its slot in this pass? */
+static bool is_brought_here(const frame *f, fb_val v)
+{
+    const fb_value *x = &f->s->values[v];
+    return f->x.band && is_in_slot(f, v) && x->kind == FB_VALUE_LOAD && x->kept_pass == f->pass;
 }
 
 static bool is_made_here(const frame *f, fb_val v)
@@ -277,7 +284,7 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
     for (int i = 0; w->v && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
-        const bool there = is_there(f, i);
+        const bool there = is_there(f, i), brought = is_brought_here(f, i);
         fb_interleaved by;
         if (!there && interleaves_load(w, f, v, &by)) {
             const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack_of_interleaved(f, w, needed, i, &by),
@@ -286,7 +293,7 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
             if (f->packed) f->packed[i] = true;
             continue;
         }
-        if (!there && !packs_load(f, w, space, v)) continue;
+        if (!there && !brought && !packs_load(f, w, space, v)) continue;
         if (f->packed) f->packed[i] = true;
         if (there) {
             load_slot(f, w, i);
@@ -294,6 +301,7 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
         }
         const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
         fb_emit(e, "const auto %s = %s;", pack, load_of(f, w, v));
+        if (brought) fb_emit(e, "fb_store(%s + %s, %s);", held_name(f, i), f->within, pack);
         const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
         e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
     }
@@ -2026,16 +2034,27 @@ static void declare_band(frame *f, const walk *w)
     f->within = fb_arena_printf(e->arena, "(fb_p - fb_first) * %" PRId64 " + fb_beside * %d", columns, f->x.each);
 }
 
-/* Opens the loop that takes this thread along its columns; returns how many blocks of text were opened. */
-static int go_along_band(frame *f)
+/* Does a pass load vectors from memory? Then many of them are to be on their way together. */
+static bool loads_in(const frame *f, const bool *needed)
 {
-    enum { AT_ONCE = 16 }; /* elements whose loads are on their way together */
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (needed[i] && v->kind == FB_VALUE_LOAD && v->space == 0 && !is_there(f, i)) return true;
+    }
+    return false;
+}
+
+/* Opens the loop that takes this thread along its columns; returns how many blocks of text were opened. */
+static int go_along_band(frame *f, const bool *needed)
+{
+    enum { LOADS = 8, MOST = 4, ELEMENTS = 16 }; /* that are on their way together, and steps that only compute */
     fb_emitter *e = f->e;
     const fb_band *b = f->x.band;
     const int64_t points = fb_space_points(&f->s->spaces[0]);
     const bool ragged = (int64_t)b->steps * f->x.team != points;
+    const int steps = f->x.each * MOST < ELEMENTS ? MOST : ELEMENTS / f->x.each;
     if (!b->steps) {
-        fb_emit_directive(e, "#pragma unroll %d", f->x.each < AT_ONCE / 4 ? 4 : AT_ONCE / f->x.each);
+        fb_emit_directive(e, "#pragma unroll %d", needed && loads_in(f, needed) ? LOADS : steps);
         fb_emit_for(e, NULL, "fb_p", f->first, f->last, fb_emit_number(e, f->x.team));
     } else {
         fb_emit_unrolled(e, "fb_s", fb_emit_number(e, b->steps));
@@ -2046,8 +2065,8 @@ static int go_along_band(frame *f)
     return b->steps && ragged ? 2 : 1;
 }
 
-/* What several passes load, on its way before the first of them begins. */
-static void fetch_band(frame *f, const walk *w)
+/* Where what is held, and what is turned, has its place. */
+static void declare_places(frame *f, const walk *w)
 {
     fb_emitter *e = f->e;
     const fb_band *b = f->x.band;
@@ -2059,7 +2078,6 @@ static void fetch_band(frame *f, const walk *w)
             fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, tile_name(f, i), type,
                     b->turned[i]);
     }
-    if (fb_band_reads_again(b)) return;
     for (int i = 0; b->steps && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (!b->held[i]) continue;
@@ -2069,25 +2087,24 @@ static void fetch_band(frame *f, const walk *w)
         else
             fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), held_name(f, i), b->steps * w->vector);
     }
-    int opened = go_along_band(f);
+}
+
+/* What registers hold of memory, all on its way before the first pass begins. */
+static void fetch_band(frame *f, const walk *w)
+{
+    fb_emitter *e = f->e;
+    const fb_band *b = f->x.band;
+    if (!b->steps) return;
+    int opened = go_along_band(f, NULL);
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (!b->held[i] || v->kind != FB_VALUE_LOAD) continue;
-        if (b->steps)
-            fb_emit(e, "%s[fb_s] = %s;", held_name(f, i), load_of(f, w, v));
-        else
-            fb_emit(e, "fb_band_fetch<%d>(%s + %s, &%s);", w->vector, held_name(f, i), f->within,
-                    at_first(f, w, v->node, v->table, v->at));
-    }
-    while (opened--) fb_emit_close(e);
-    if (b->held_bytes) fb_emit(e, "fb_long_wait();");
-    for (int i = 0; b->steps && i < f->s->n_values; i++) {
-        const fb_value *v = &f->s->values[i];
-        if (!b->held[i] || v->kind != FB_VALUE_LOAD) continue;
+        fb_emit(e, "%s[fb_s] = %s;", held_name(f, i), load_of(f, w, v));
         const char *element = fb_arena_printf(e->arena, "%s[fb_s].at[%s]", held_name(f, i), w->v);
         e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
         f->in_row[i] = true;
     }
+    while (opened--) fb_emit_close(e);
 }
 
 /* Is it a number of each column that has to be made of others? */
@@ -2196,7 +2213,7 @@ static void pass_of_band(frame *f, const walk *w, int number)
     declare_divisors(f, needed);
     f->sums = declare_each(f, p);
     bool *mark = fb_emit_mark(e);
-    int opened = go_along_band(f);
+    int opened = go_along_band(f, needed);
     same_for_neighbours(f, p.space, needed);
     emit_group(f, w, p, needed);
     while (opened--) fb_emit_close(e);
@@ -2205,6 +2222,7 @@ static void pass_of_band(frame *f, const walk *w, int number)
     f->sums = NULL;
     store_all_turned(f, p);
     refer_held(f, w, p, needed);
+    if (f->x.parts > 1 && number == 0) fb_emit(e, "fb_long_begun();"); /* before one sends anything to another */
     combine_band(f, p);
     refer_sums(f, p);
 }
@@ -2228,20 +2246,19 @@ static void emit_bands(frame *f)
 {
     fb_emitter *e = f->e;
     const walk w = by_band(f);
-    const bool cluster = f->x.parts > 1; /* whose blocks have begun before one sends anything to another */
     fb_needs_text(&e->needs, FB_TEXT_BANDS);
     declare_band(f, &w);
     load_all(f, &w);
     memset(f->packed, 0, (size_t)f->s->n_values); /* they stay */
-    if (cluster) fb_emit(e, "fb_long_begin();");
+    declare_places(f, &w);
+    if (f->x.parts > 1) fb_emit(e, "fb_long_begin();");
     fetch_band(f, &w);
-    if (cluster) fb_emit(e, "fb_long_begun();");
     for (int depth = 0; depth <= fb_emit_deepest(f->s); depth++) {
         store_band(f, &w, depth);
         for (int p = 0; p < f->s->n_passes; p++)
             if (f->s->passes[p].depth == depth) pass_of_band(f, &w, p);
     }
-    if (cluster) e->needs.meets = FB_MEETS_CLUSTER;
+    if (f->x.parts > 1) e->needs.meets = FB_MEETS_CLUSTER;
 }
 
 /* ---- few long rows ---- */

@@ -19,7 +19,8 @@ enum {
     REGISTERS = 32,      /* that a thread holds, … */
     FEW_REGISTERS = 24,  /* … of so many columns that their sums take more */
     MANY_COLUMNS = 8,
-    FEWEST = 128, /* threads of a block, … */
+    ELEMENTS = 48, /* of a thread: those of 16 bits are converted once */
+    FEWEST = 128,  /* threads of a block, … */
     USUAL = 256,
     MOST = 512,             /* … and of one that holds in registers */
     THREADS = 1024,         /* of a multiprocessor */
@@ -37,6 +38,7 @@ enum {
 typedef struct {
     const fb_nest *nest;
     const fb_section *s;
+    const fb_long_life *of;
     int64_t columns, points;
     int width;       /* bytes of what a thread moves at once … */
     int each;        /* … and columns */
@@ -109,7 +111,7 @@ static int registers_of(const fb_nest *nest, const fb_section *s, const fb_long_
     for (int p = 0; p + 1 < s->n_passes; p++) {
         int registers = 0;
         for (int i = 0; i < s->n_values; i++)
-            if (held[i] && of[i].first <= p && of[i].last > p)
+            if (held[i] && (of[i].first <= p || s->values[i].kind == FB_VALUE_LOAD) && of[i].last > p)
                 registers += (int)fb_ceil_div((int64_t)each * size_of(nest, &s->values[i]), REGISTER);
         most = registers > most ? registers : most;
     }
@@ -150,6 +152,15 @@ static void choose_held(columns_of *c, fb_section *s, fb_long_life *of, fb_band 
     }
     fb_long_lives(s, of);
     measure(c, of, b);
+}
+
+/* What registers have is loaded ahead of all passes, so that nothing else is waited for later: also what only the last ones
+ * need. */
+static void fetch_ahead(columns_of *c, bool *held)
+{
+    const fb_section *s = c->s;
+    for (int i = 0; i < s->n_values; i++) held[i] |= c->of[i].times > 0 && is_of_column(c->nest, s, &s->values[i]);
+    c->registers = registers_of(c->nest, s, c->of, held, c->each);
 }
 
 /* ---- what is turned ---- */
@@ -218,19 +229,34 @@ static int team_of(const columns_of *c, int beside, int steps)
     return (int)fb_ceil_div(fb_ceil_div(c->points, steps), lanes) * lanes;
 }
 
+/* As many steps as there may be, but for some where fewer leave less of the threads without anything to do. */
+static int even_steps(const columns_of *c, int beside, int most)
+{
+    enum { PART = 16 }; /* that may be so */
+    int best = most;
+    int64_t fewest = c->points + 1;
+    for (int steps = most; steps >= 1 && 2 * steps >= most && fewest * PART > c->points; steps--) {
+        const int team = team_of(c, beside, steps);
+        const int64_t idle = fb_ceil_div(c->points, team) * team - c->points;
+        if (idle < fewest && beside * team <= MOST) fewest = idle, best = steps;
+    }
+    return best;
+}
+
 /* In registers: a block each, of few threads, so that some have others to wait beside. */
 static bool hold_in_registers(const columns_of *c, int asked, fb_section_schedule *x, fb_band *b)
 {
     const int room = c->each < MANY_COLUMNS ? REGISTERS : FEW_REGISTERS;
     if (!c->registers || c->registers > room) return false;
-    const int most = room / c->registers, units = c->nest->units;
+    const int wide = room / c->registers, units = c->nest->units;
+    const int most = wide * c->each > ELEMENTS ? ELEMENTS / c->each : wide;
     int beside = beside_of(c, LINE);
     while (beside > 1 && beside * team_of(c, beside, most) > MOST && beside * c->width > NARROW) beside /= 2;
     while (beside * 2 * c->width <= WIDEST && beside < c->nest->target->warp &&
            beside * 2 * team_of(c, beside * 2, most) <= USUAL && groups_of(c, beside * 2) >= 4 * WAVES * units)
         beside *= 2;
     while (beside * c->width > NARROW && groups_of(c, beside) < WAVES * units) beside /= 2;
-    int steps = most;
+    int steps = even_steps(c, beside, most);
     while (steps > 1 && beside * team_of(c, beside, steps) < FEWEST) steps--;
     int team = asked ? (int)fb_ceil_div(asked, beside) : team_of(c, beside, steps);
     if (beside * team > (asked ? THREADS : MOST)) return false;
@@ -285,6 +311,8 @@ static bool hold_in_parts(const columns_of *c, int parts_asked, int asked, fb_se
     while (parts * 2 <= most && groups_of(c, b->beside) * parts < WAVES * units &&
            part_bytes(c, b->beside, parts * 2) >= LEAST_PART)
         parts *= 2;
+    for (int even = parts; !parts_asked && even <= most && c->points % parts; even++)
+        if (c->points % even == 0) parts = even;
     b->parts = parts;
     b->points = fb_ceil_div(c->points, parts);
     b->steps = 0;
@@ -329,7 +357,7 @@ static void count_sums(columns_of *c)
 /* Is a column's divisor inverted once, for each thread divides many elements by it? */
 static bool inverts(const columns_of *c, const fb_section_schedule *x)
 {
-    enum { MANY = 4 };
+    enum { MANY = 2 };
     return fb_ceil_div(x->band->points, x->team) >= MANY && c->s->n_passes > 1;
 }
 
@@ -345,10 +373,24 @@ static bool overwrites_again(const columns_of *c, const fb_band *b)
     return false;
 }
 
-/* `parts` and `threads` as they are asked for; 0: they are not. */
-static bool choose(const columns_of *c, int parts, int threads, fb_section_schedule *x, fb_band *b)
+static bool hold_most_in_registers(const columns_of *c, int threads, fb_section_schedule *x, fb_band *b,
+                                   fb_arena *arena)
 {
-    if (parts <= 1 && hold_in_registers(c, threads, x, b)) {
+    const size_t bytes = (size_t)c->s->n_values * sizeof *b->held;
+    bool *repeated = b->held;
+    columns_of more = *c;
+    b->held = fb_arena_copy(arena, repeated, bytes);
+    fetch_ahead(&more, b->held);
+    if (hold_in_registers(&more, threads, x, b)) return true;
+    b->held = repeated;
+    return hold_in_registers(c, threads, x, b);
+}
+
+/* `parts` and `threads` as they are asked for; 0: they are not. */
+static bool choose(const columns_of *c, int parts, int threads, fb_section_schedule *x, fb_band *b, fb_arena *arena)
+{
+    bool *repeated = b->held;
+    if (parts <= 1 && hold_most_in_registers(c, threads, x, b, arena)) {
         const int64_t blocks = groups_of(c, b->beside);
         fb_section_schedule shared = *x;
         fb_band more = *b;
@@ -356,8 +398,10 @@ static bool choose(const columns_of *c, int parts, int threads, fb_section_sched
         if (groups_of(c, more.beside) * more.parts <= blocks) return true;
         *x = shared;
         *b = more;
+        b->held = repeated;
         return true;
     }
+    b->held = repeated;
     return hold_in_parts(c, parts, threads, x, b) || read_again(c, parts, threads, x, b);
 }
 
@@ -382,6 +426,7 @@ bool fb_band_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     for (int i = 0; i < s->n_roots; i++)
         if (lies_along(&c, &s->roots[i])) c.turned = MOST_TURNED;
     choose_held(&c, s, of, b);
+    c.of = of;
     if (!c.element || c.points < SHORT || !c.columns) return false;
     if (!parts && c.columns * c.points * c.element < LEAST_ALL) return false;
     for (int i = 0; i < s->n_values; i++) {
@@ -391,11 +436,12 @@ bool fb_band_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     const int most = parts > MOST_CLUSTER ? MOST_CLUSTER : (int)parts;
     const int asked = threads > THREADS ? THREADS : (int)fb_ceil_div(threads, nest->target->warp) * nest->target->warp;
     if (parts > 1 && !nest->clusters) return false;
-    if (!choose(&c, most, asked, x, b)) return false;
+    if (!choose(&c, most, asked, x, b, arena)) return false;
     for (int i = 0; i < s->n_values; i++) {
         if (fb_band_reads_again(b)) b->held[i] = s->values[i].kept = false;
         if (b->slot[i] != FB_NONE) b->slot[i] *= b->points * b->beside * c.each;
         if (!b->held_bytes) b->slot[i] = FB_NONE;
+        if (b->held[i] && s->values[i].kind == FB_VALUE_LOAD) s->values[i].kept_pass = of[i].first;
     }
     if (overwrites_again(&c, b)) return false;
     turn(&c, b);

@@ -753,7 +753,6 @@ static void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&
 // ---- what long.cuh says in PTX ----
 
 SHIM_CALLED static void fb_long_copy(void *to, const void *from) { fb_copy_16(to, from); }
-template <int BYTES> SHIM_CALLED static void fb_band_copy(void *to, const void *from) { fb_copy_few<BYTES>(to, from); }
 SHIM_CALLED static void fb_long_ahead(const void *) {}
 
 static void fb_long_wait()
