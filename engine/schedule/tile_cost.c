@@ -120,6 +120,7 @@ static double tma_cycles(int units, const fb_wide_tile_work *w, double rounds, d
     ends *= (double)w->m * w->n * (w->m > group ? 1 : 2);
     each *= 1 + slower * fmin(busy / full, 1);
     if (w->split > 1) ends = ends / w->split + meeting + taken * w->m * w->n * (w->split - 1) / w->split;
+    if (w->steps <= 1 && rounds > 1) each = 0; /* a step comes while the sums of the tile before go out */
     return begins + rounds * (w->steps * (each + later) + ends);
 }
 
