@@ -154,9 +154,6 @@ static double convolution_us(const fb_machine *m, const fb_convolution *c, const
         /* channels that are made at a time. An H200: 3 × 3 of one channel to two, 16 pictures of 1024 × 1024: 721 µs where 83
          * were foreseen */
         MADE = 16,
-        /* in 16 bits: 7 × 7 of three channels to 64, 32 pictures of 224 × 224, 317 µs where 84 were foreseen; patches of 16 × 16 of
-         * as many to 768, 32 pictures, 321 for 60 */
-        FEW_SLOWER = 4,
     };
     double flops = fb_convolution_flops(c);
     if (m->target->grid && c->groups == 1 && c->out < MADE) flops *= (double)MADE / (double)c->out;
@@ -168,7 +165,6 @@ static double convolution_us(const fb_machine *m, const fb_convolution *c, const
     if (c->groups > 1) return us * (c->in > 1 ? 2 : c->space == 1 ? 14 : 6);
     /* in 16 bits and tf32 as much faster as products are */
     us *= fb_rate_at(&m->gemm[FB_F32], flops) / fb_rate_at(rates, flops);
-    if (fb_dtype_is_half(dtype) && c->in < BLOCK) us *= FEW_SLOWER;
     return rates == &m->gemm[FB_F32] ? us : us + turning_us(m, c, dtype, by_places);
 }
 
