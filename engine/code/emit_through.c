@@ -228,22 +228,22 @@ static bool has_items(const writer *w)
     return any;
 }
 
-static void declare_items(const writer *w)
+static void declare_items(const writer *w, const char *suffix)
 {
     for (int i = 0; i < w->s->n_values; i++) {
         const fb_value *v = &w->s->values[i];
         if (is_item(w, v))
-            fb_emit(w->e, "fb_pack<%s, %d> %s[%d] = {}, %s_next[%d] = {};", memory_type(w, v->node),
-                    width(w, fb_through_varies(w->s, v)), pack_of(w, i), w->x->ahead, pack_of(w, i), w->x->ahead);
+            fb_emit(w->e, "fb_pack<%s, %d> %s%s[%d] = {};", memory_type(w, v->node),
+                    width(w, fb_through_varies(w->s, v)), pack_of(w, i), suffix, w->x->ahead);
     }
 }
 
-/* Those of a group of steps, as many of them as come before the last; then the pointers are at the next group's. */
-static void load_items(const writer *w, bool next)
+/* Those of a group of steps, where `there` holds; then the pointers are at the next group's. */
+static void load_items(const writer *w, const char *there, const char *suffix)
 {
     fb_emitter *e = w->e;
     fb_emit_unrolled(e, "fb_u", fb_emit_number(e, w->x->ahead));
-    fb_emit_if(e, "%sfb_u < fb_steps", next ? fb_arena_printf(e->arena, "fb_step + %d + ", w->x->ahead) : "");
+    fb_emit_if(e, "%s", there);
     for (int a = 0; a < e->n_args; a++) {
         fb_emit_arg *arg = &e->args[a];
         const fb_moved *m = fb_nest_moved(w->t, arg->storage);
@@ -258,12 +258,18 @@ static void load_items(const writer *w, bool next)
                         memory_type(w, arg->storage), name, name, m->stride);
             any = true;
             arg->name = fb_arena_printf(e->arena, "fb_%s_from", name);
-            load(w, fb_arena_printf(e->arena, next ? "fb_%s_next[fb_u]" : "fb_%s[fb_u]", e->names[i]), v);
+            load(w, fb_arena_printf(e->arena, "%s%s[fb_u]", pack_of(w, i), suffix), v);
             arg->name = name;
         }
     }
     fb_emit_close(e);
     fb_emit_close(e);
+}
+
+/* To the items of the next group. */
+static void pass_items(const writer *w)
+{
+    fb_emitter *e = w->e;
     for (int a = 0; a < e->n_args; a++) {
         const fb_moved *m = fb_nest_moved(w->t, e->args[a].storage);
         bool any = false;
@@ -275,7 +281,6 @@ static void load_items(const writer *w, bool next)
 
 static void take_next(const writer *w)
 {
-    if (!has_items(w)) return;
     fb_emit_unrolled(w->e, "fb_u", fb_emit_number(w->e, w->x->ahead));
     for (int i = 0; i < w->s->n_values; i++)
         if (is_item(w, &w->s->values[i])) fb_emit(w->e, "%s[fb_u] = %s_next[fb_u];", pack_of(w, i), pack_of(w, i));
@@ -525,42 +530,59 @@ static void make_steps(const writer *w, const char *there)
     fb_emit_close(w->e);
 }
 
-/* A whole group asks no more how many steps are left, so that one step's work can wait for less than the one's before. */
-static void make_group(const writer *w)
+static void load_first(const writer *w)
+{
+    declare_items(w, "");
+    load_items(w, "fb_u < fb_steps", "");
+    pass_items(w);
+}
+
+static void load_next(const writer *w, const char *there)
+{
+    load_items(w, there, "_next");
+}
+
+/* What is done for each step of a group: where all are there, without a test each, so that one's work is among another's. */
+static void by_group(const writer *w, const char *name, const char *first, void (*each)(const writer *, const char *))
 {
     fb_emitter *e = w->e;
+    const char *there = fb_arena_printf(e->arena, "%s + fb_u < fb_steps", first);
     if (w->x->ahead == 1) {
-        make_steps(w, "fb_step + fb_u < fb_steps");
+        each(w, there);
         return;
     }
-    fb_emit_open(e, "const auto fb_group = [&](auto fb_whole)");
-    make_steps(w, "fb_whole.is || fb_step + fb_u < fb_steps");
+    fb_emit_open(e, "const auto %s = [&](auto fb_whole)", name);
+    each(w, fb_arena_printf(e->arena, "fb_whole.is || %s", there));
     fb_emit_close_by(e, "};");
-    fb_emit(e, "if (fb_step + %d <= fb_steps)", w->x->ahead);
-    fb_emit(e, "    fb_group(fb_all_of_it{});");
+    fb_emit(e, "if (%s + %d <= fb_steps)", first, w->x->ahead);
+    fb_emit(e, "    %s(fb_all_of_it{});", name);
     fb_emit(e, "else");
-    fb_emit(e, "    fb_group(fb_part_of_it{});");
+    fb_emit(e, "    %s(fb_part_of_it{});", name);
 }
 
 void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const char *block)
 {
     writer w = {.e = e, .s = e->section, .x = x, .t = e->nest->through};
+    const bool items = has_items(&w);
     if (x->ahead > 1) {
         fb_emit(e, "struct fb_all_of_it { enum { is = 1 }; };");
         fb_emit(e, "struct fb_part_of_it { enum { is = 0 }; };");
     }
     declare_places(&w, block);
     load_before(&w);
-    declare_items(&w);
-    if (has_items(&w)) load_items(&w, false);
+    if (items) load_first(&w);
     refer(&w);
     find_roundings(&w);
     bool *mark = fb_emit_mark(e);
     fb_emit_for(e, "int", "fb_step", "0", "fb_steps", fb_emit_number(e, x->ahead));
-    if (has_items(&w)) load_items(&w, true);
-    make_group(&w);
+    if (items) {
+        declare_items(&w, "_next");
+        by_group(&w, "fb_load_next", fb_arena_printf(e->arena, "fb_step + %d", x->ahead), load_next);
+        pass_items(&w);
+    }
+    by_group(&w, "fb_group", "fb_step", make_steps);
     move_on(&w);
-    take_next(&w);
+    if (items) take_next(&w);
     fb_emit_close(e);
     fb_emit_forget(e, mark);
     for (int i = 0; i < w.s->n_roots; i++)

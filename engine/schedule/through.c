@@ -8,15 +8,15 @@
 #include "target/special.h"
 
 enum {
-    WIDEST = 4,        /* neighbours of a thread, as a rule; */
-    MOST_ALONE = 16,   /* … of a row whose elements lie apart, which one thread has all of */
-    MOST_OF_LANES = 8, /* … of a row that fills a warp's lanes */
-    FEW_THREADS = 192, /* a multiprocessor: with fewer, a thread has one element */
-    AHEAD = 32,        /* steps */
-    REGISTERS =
-        32768, /* half of a multiprocessor's: what its threads may have for what is loaded ahead, and was before, … */
-    LEAST = 24,          /* … each so many at least, … */
-    MOST = 128,          /* … and at most */
+    WIDEST = 4,          /* neighbours of a thread, as a rule; */
+    MOST_ALONE = 16,     /* … of a row whose elements lie apart, which one thread has all of */
+    MOST_OF_LANES = 8,   /* … of a row that fills a warp's lanes */
+    FEW_THREADS = 192,   /* a multiprocessor: with fewer, a thread has one element */
+    AHEAD = 32,          /* steps */
+    REGISTERS = 65536,   /* of a multiprocessor: a thread's for what is loaded ahead, and was before, … */
+    OTHERS = 64,         /* … beside these, … */
+    LEAST = 24,          /* … are so many at least … */
+    MOST = 160,          /* … and at most */
     INSTRUCTIONS = 1500, /* of the steps that are written out, which are to stay in the nearest cache */
     BLOCK = 256,
 };
@@ -122,7 +122,7 @@ static int steps_ahead(const fb_nest *nest, const fb_section_schedule *x)
 {
     const int64_t registers = item_registers(nest, x), all = instructions(nest, x);
     const int64_t threads = fb_ceil_div(x->rows * x->team, nest->units > 0 ? nest->units : 1),
-                  room = REGISTERS / threads;
+                  room = REGISTERS / threads - OTHERS;
     const int64_t most = room < LEAST ? LEAST : room > MOST ? MOST : room;
     int ahead = AHEAD;
     while (ahead > 1 &&
