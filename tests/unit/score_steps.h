@@ -4,6 +4,10 @@
  *     add_kernel(…, x_at1 + 40 * step0)                      … x_at1 + 40 * (step0 - FB_LATE(2)) …
  *     fb_exchange(h_at1, k_at2);                             if (!FB_LATE(3)) fb_exchange(…);
  *
+ *     fb_state0 = fb_out0;                                   if (!FB_LATE(4)) …, where a stage goes through all steps
+ *     x + (int64_t)fb_u * 40                                 … ((int64_t)fb_u - FB_LATE(5)) * 40 …
+ *     fb_step + fb_u < fb_steps                              … fb_steps - FB_IS(6)
+ *
  * Once from the second step on, and once in the last one alone. */
 #ifndef TESTS_UNIT_SCORE_STEPS_H
 #define TESTS_UNIT_SCORE_STEPS_H
@@ -68,6 +72,41 @@ static inline void merged_line(merged_text *t, char line[MUTANT_LINE])
     if (t->depth == 1 && is_stage(line)) merged_prefix(t, line, MUTATE_LATE, last);
 }
 
+/* … of a step in a stage that goes through all of them; `step`: its number. last < 0: it is not known which is the last. */
+static inline void through_when(merged_text *t, mutation kind, int64_t last, const char *step, char to[96])
+{
+    int number = mutant_add(t->m, kind);
+    if (kind == MUTATE_LATE)
+        snprintf(to, 96, "(FB_IS(%d) && %s == %lld)", number, step, (long long)last);
+    else
+        snprintf(to, 96, "(FB_IS(%d) && %s > 0)", number, step);
+}
+
+static inline void through_change(merged_text *t, char line[MUTANT_LINE], mutation kind, int64_t last)
+{
+    static const char index[] = "(int64_t)fb_u", bound[] = "fb_step + fb_u < fb_steps";
+    char when[96], *at;
+    if (kind == MUTATE_FEWER) {
+        if ((at = strstr(line, bound)))
+            splice(line, (size_t)(at + strlen(bound) - line), 0, " - FB_IS(%d)", mutant_add(t->m, kind));
+    } else if ((at = strstr(line, index))) {
+        bool item = strstr(line, "_from = ") != NULL; /* asked for before it is known at which step it is used */
+        if (item && kind == MUTATE_LATE) return;
+        through_when(t, kind, last, item ? "fb_u" : "fb_step + fb_u", when);
+        splice(line, (size_t)(at - line), strlen(index), "((int64_t)fb_u - %s)", when);
+    } else if (strstr(line, "fb_state") && strstr(line, " = fb_out")) {
+        through_when(t, kind, last, "fb_step + fb_u", when);
+        splice(line, strspn(line, " "), 0, "if (!%s) ", when);
+    }
+}
+
+static inline void through_line(merged_text *t, char line[MUTANT_LINE], int64_t last)
+{
+    through_change(t, line, MUTATE_FEWER, last);
+    through_change(t, line, MUTATE_INNER_STATE, last);
+    if (last > 0) through_change(t, line, MUTATE_LATE, last);
+}
+
 /* The text of a merged kernel with what may be wrong of its loops, numbered behind `before`. The caller frees it. */
 static inline char *mutate_merged(const char *source, const fb_launch *launch, int before, mutant_sites *sites)
 {
@@ -75,7 +114,8 @@ static inline char *mutate_merged(const char *source, const fb_launch *launch, i
     mutant_state m = {.sites = sites, .before = before};
     merged_text t = {.m = &m, .launch = launch};
     char *line = fb_alloc(MUTANT_LINE);
-    bool inside = false;
+    bool inside = false, through = false;
+    const int64_t last = launch->n_loops == 1 && strstr(source, ", (int)steps);") ? launch->loops[0].count - 1 : -1;
     int braces = 0, opened[16] = {0};
     for (const char *at = source; *at;) {
         size_t n = strcspn(at, "\n") + (strchr(at, '\n') != NULL);
@@ -84,6 +124,8 @@ static inline char *mutate_merged(const char *source, const fb_launch *launch, i
         char *was = fb_strdup(line), *bound = strstr(line, "; step0 < ");
         m.line = was;
         inside |= strstr(line, "one kernel behind the other") != NULL;
+        through = *line != '}' && (through || strstr(line, ", const int fb_steps)"));
+        if (through) through_line(&t, line, last);
         if (inside && bound) {
             bound = strpbrk(bound + 10, " ;");
             splice(line, (size_t)(bound - line), 0, " - FB_IS(%d)", mutant_add(&m, MUTATE_FEWER));

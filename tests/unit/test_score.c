@@ -1305,7 +1305,7 @@ static void score_script(batch *b, const char *path)
 /* The host's library convolves, as oneDNN does. */
 static void score_share(int process)
 {
-    static const char convolutions[] = "tests/unit/convolutions.lua";
+    static const char *const own[] = {"tests/unit/convolutions.lua", "tests/unit/steps.lua"};
     batch *b = fb_calloc(1, sizeof *b);
     const char *only = getenv("FB_SCRIPT");
     b->process = process;
@@ -1316,7 +1316,8 @@ static void score_share(int process)
         const char *path = fb_embedded_files[i].path;
         if (is_bundled(path) && (!only || strstr(path, only))) score_script(b, path);
     }
-    if (!only || strstr(convolutions, only)) score_script(b, convolutions);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (!only || strstr(own[i], only)) score_script(b, own[i]);
     flush(b);
     fb_free(b);
 }
