@@ -653,10 +653,25 @@ static void tell_fed(const fb_plan *plan, bool beside, fb_verdict *why)
     }
 }
 
-/* Whether a loop that has become one kernel runs in clusters; what it keeps on chip, and what it does not. */
+/* Does each thread of a loop that has become one kernel go through all steps? Then that is told. */
+static bool tell_through(const fb_plan *plan, fb_id region, fb_verdict *why)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_through through;
+    const bool goes = fb_plan_goes_through(plan, region, arena, &through);
+    fb_arena_free(arena);
+    if (goes)
+        append(why, "each thread goes through all steps by itself: what a step leaves to the next stays in registers, "
+                    "and items are loaded steps ahead");
+    return goes;
+}
+
+/* Whether a loop that has become one kernel runs in clusters, or its threads by themselves; what it keeps on chip, and
+ * what it does not. */
 static void tell_kept(const fb_plan *plan, fb_id loop, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
+    if (tell_through(plan, g->nodes[loop].attrs->region, why)) return;
     bool *kept = fb_calloc((size_t)fb_plan_groups(plan) + 1, sizeof *kept);
     fb_str says = {0};
     fb_id region = fb_plan_whole_loop(plan, g->nodes[loop].attrs->region);

@@ -561,10 +561,16 @@ static void what_is_handed_on_is_rounded(void **state)
     assert_int_equal(fclose(f), 0);
     fb_script *s = script_of(path, LIMIT_MS);
     fb_machine m;
+    fb_error err;
     fb_machine_default(&m, FB_DEVICE_CUDA);
     for (int i = 0; i < N; i++) {
         fb_graph *g = build(s, i);
         fb_planner *planner = fb_planner_new(g, &m);
+        fb_plan *steps_apart = fb_preset_find("max")->make(planner, &err);
+        fb_id loop = g->regions[1].loop;
+        fb_verdict v = fb_plan_try(steps_apart, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = loop, .b = FB_NONE}, NULL);
+        if (!strstr(v.text, "each thread goes through all steps by itself")) fail_msg("%s", v.text);
+        fb_plan_free(steps_apart);
         fb_program *p = with_whole_loops(planner);
         const bool any = found(p, "= fb_productf(") > 0;
         if (!found(p, "fb_step < fb_steps") || any != (hands[i].says != NULL) || (any && !found(p, hands[i].says)))
