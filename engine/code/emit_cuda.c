@@ -726,6 +726,11 @@ static const char *operation_of(const fb_reduction *r)
     }
 }
 
+static bool is_on_chip(const frame *f)
+{
+    return f->x.cut || f->x.band || f->x.ahead;
+}
+
 /* In a long row, on hardware that has an instruction for it. */
 static const char *long_operation(const frame *f, const fb_reduction *r)
 {
@@ -756,8 +761,8 @@ static void step(frame *f, fb_val v)
     } else if (r.op == FB_OP_SUM || r.op == FB_OP_MEAN || r.op == FB_OP_MATMUL) {
         fb_emit_add(e, x->dtype, acc, a);
     } else {
-        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, f->x.cut || f->x.band ? long_operation(f, &r) : operation_of(&r),
-                acc, fb_emit_type(f->e, v), a);
+        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, is_on_chip(f) ? long_operation(f, &r) : operation_of(&r), acc,
+                fb_emit_type(f->e, v), a);
     }
 }
 
@@ -848,6 +853,32 @@ static const char *held_element(frame *f, const walk *w, fb_val v)
 {
     return w->vector > 1 ? fb_arena_printf(f->e->arena, "%s[fb_s * %d + %s]", held_name(f, v), w->vector, w->v)
                          : fb_arena_printf(f->e->arena, "%s[fb_s]", held_name(f, v));
+}
+
+/* What registers hold of memory, as it lies there … */
+static void declare_fetched(frame *f, const walk *w, const bool *held, int64_t steps)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (held[i] && v->kind == FB_VALUE_LOAD)
+            fb_emit(e, "fb_pack<%s, %d> %s[%" PRId64 "];", e->spell->type[dtype_of_storage(e, v->node)].memory,
+                    w->vector, held_name(f, i), steps);
+    }
+}
+
+/* … all on its way before the first pass begins: a step's groups of it. */
+static void fetch_held(frame *f, const walk *w, const bool *held)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!held[i] || v->kind != FB_VALUE_LOAD) continue;
+        fb_emit(e, "%s[fb_s] = %s;", held_name(f, i), load_of(f, w, v));
+        const char *element = fb_arena_printf(e->arena, "%s[fb_s].at[%s]", held_name(f, i), w->v ? w->v : "0");
+        e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
+        f->in_row[i] = true;
+    }
 }
 
 /* First pass over a kept value: compute it, and keep it. */
@@ -1444,6 +1475,18 @@ static void declare_rows(frame *f)
     declare_point(f, &f->s->rows, row);
 }
 
+static void fetch_rows(frame *f)
+{
+    const walk w = walk_of(f, 0);
+    bool *held = FB_NEW_ARRAY(f->e->arena, bool, f->s->n_values);
+    for (int i = 0; i < f->s->n_values; i++) held[i] = f->s->values[i].kept;
+    fb_needs_text(&f->e->needs, FB_TEXT_LONG);
+    declare_fetched(f, &w, held, steps_of(f, &w));
+    int opened = open_pass(f, &w);
+    fetch_held(f, &w, held);
+    while (opened--) fb_emit_close(f->e);
+}
+
 static void passes_of_row(frame *f)
 {
     for (int depth = 0; depth <= fb_emit_deepest(f->s); depth++) {
@@ -1868,6 +1911,7 @@ static void emit_rows(frame *f)
         return;
     }
     declare_rows(f);
+    if (f->x.ahead) fetch_rows(f);
     passes_of_row(f);
 }
 
@@ -2078,33 +2122,20 @@ static void declare_places(frame *f, const walk *w)
             fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, tile_name(f, i), type,
                     b->turned[i]);
     }
+    if (b->steps) declare_fetched(f, w, b->held, b->steps);
     for (int i = 0; b->steps && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
-        if (!b->held[i]) continue;
-        if (v->kind == FB_VALUE_LOAD)
-            fb_emit(e, "fb_pack<%s, %d> %s[%d];", e->spell->type[dtype_of_storage(e, v->node)].memory, w->vector,
-                    held_name(f, i), b->steps);
-        else
+        if (b->held[i] && v->kind != FB_VALUE_LOAD)
             fb_emit(e, "%s %s[%d];", fb_emit_type(e, i), held_name(f, i), b->steps * w->vector);
     }
 }
 
-/* What registers hold of memory, all on its way before the first pass begins. */
 static void fetch_band(frame *f, const walk *w)
 {
-    fb_emitter *e = f->e;
-    const fb_band *b = f->x.band;
-    if (!b->steps) return;
+    if (!f->x.band->steps) return;
     int opened = go_along_band(f, NULL);
-    for (int i = 0; i < f->s->n_values; i++) {
-        const fb_value *v = &f->s->values[i];
-        if (!b->held[i] || v->kind != FB_VALUE_LOAD) continue;
-        fb_emit(e, "%s[fb_s] = %s;", held_name(f, i), load_of(f, w, v));
-        const char *element = fb_arena_printf(e->arena, "%s[fb_s].at[%s]", held_name(f, i), w->v);
-        e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
-        f->in_row[i] = true;
-    }
-    while (opened--) fb_emit_close(e);
+    fetch_held(f, w, f->x.band->held);
+    while (opened--) fb_emit_close(f->e);
 }
 
 /* Is it a number of each column that has to be made of others? */

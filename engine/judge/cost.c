@@ -339,8 +339,9 @@ static bool add_long(const fb_machine *m, const fb_analysis *a, fb_group_cost *o
     if (a->nest->n_sections != 1) return false;
     fb_arena *arena = fb_arena_new();
     fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, &a->nest->sections[0], arena);
-    const bool on_chip = x.cut || x.band;
-    const bool held = x.cut ? x.cut->held : x.band && !fb_band_reads_again(x.band); /* what is not, the cache has */
+    const bool on_chip = x.cut || x.band || x.ahead;
+    const bool held =
+        x.cut ? x.cut->held : x.ahead || (x.band && !fb_band_reads_again(x.band)); /* what is not, the cache has */
     int times = x.section->n_passes;
     double blocks = (double)x.blocks, clock = fb_cycles_a_us(m);
     double turns = x.cut && x.cut->together ? (double)x.rows / x.cut->together : 0;

@@ -7,7 +7,7 @@
 #include "schedule/bands.h"
 
 #include "base/integer.h"
-#include "schedule/long.h"
+#include "schedule/held.h"
 
 enum {
     SHORT = 16,          /* elements of a column that a thread has for itself */
@@ -103,46 +103,23 @@ static bool is_of_column(const fb_nest *nest, const fb_section *s, const fb_valu
 
 /* ---- what is held ---- */
 
-/* Registers of a thread's group of neighbours, between the passes that have most of them. */
-static int registers_of(const fb_nest *nest, const fb_section *s, const fb_long_life *of, const bool *held, int each)
-{
-    enum { REGISTER = 4 };
-    int most = 0;
-    for (int p = 0; p + 1 < s->n_passes; p++) {
-        int registers = 0;
-        for (int i = 0; i < s->n_values; i++)
-            if (held[i] && (of[i].first <= p || s->values[i].kind == FB_VALUE_LOAD) && of[i].last > p)
-                registers += (int)fb_ceil_div((int64_t)each * size_of(nest, &s->values[i]), REGISTER);
-        most = registers > most ? registers : most;
-    }
-    return most;
-}
-
 static void measure(columns_of *c, const fb_long_life *of, fb_band *b)
 {
     int n_slots;
     c->element = fb_long_slots(c->nest, c->s, of, b->held, b->slot, &n_slots);
-    c->registers = registers_of(c->nest, c->s, of, b->held, c->each);
+    c->registers = fb_held_registers(c->nest, c->s, of, b->held, c->each);
 }
 
 /* Marks what is loaded several times, and slow functions as well where these take no more room than what they are made of. */
 static void choose_held(columns_of *c, fb_section *s, fb_long_life *of, fb_band *b)
 {
-    bool any = false;
     for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
     fb_long_lives(s, of);
     for (int i = 0; i < s->n_values; i++) b->held[i] = of[i].times > 1 && is_of_column(c->nest, s, &s->values[i]);
     measure(c, of, b);
     const int64_t element = c->element;
     if (!element) return;
-    for (int i = 0; i < s->n_values; i++) {
-        fb_value *v = &s->values[i];
-        if (v->kind != FB_VALUE_OP || v->space != 0 || v->dtype != FB_F32 || of[i].times < 2 || !varies(s, v)) continue;
-        b->held[i] = v->kept = fb_op_get(fb_node_computed_as(c->nest->graph, v->node))->special;
-        v->kept_pass = of[i].first;
-        any |= v->kept;
-    }
-    if (!any) return;
+    if (!fb_held_slow(c->nest, s, of, false, b->held)) return;
     fb_long_lives(s, of);
     measure(c, of, b);
     if (c->element <= element) return;
@@ -160,7 +137,7 @@ static void fetch_ahead(columns_of *c, bool *held)
 {
     const fb_section *s = c->s;
     for (int i = 0; i < s->n_values; i++) held[i] |= c->of[i].times > 0 && is_of_column(c->nest, s, &s->values[i]);
-    c->registers = registers_of(c->nest, s, c->of, held, c->each);
+    c->registers = fb_held_registers(c->nest, s, c->of, held, c->each);
 }
 
 /* ---- what is turned ---- */

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/mutate.h"
 #include "schedule/bands.h"
+#include "schedule/held.h"
 #include "schedule/long.h"
 #include "schedule/team.h"
 #include "schedule/through.h"
@@ -696,6 +697,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     if (!x->scans) fb_schedule_held(nest, knobs, x, arena);
     x->stepped = !x->scans && !x->held && x->each == 1 && is_stepped(nest, knobs, x);
     x->inverts = inverts(nest, knobs, x);
+    if (!may && x->each == 1 && !is_asked_for(knobs) && fb_held_rows(nest, knobs, x, arena)) return;
     if (may && (!x->held || x->crowded || cut.cut->ragged || fb_knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
     if (!x->cut) share_columns(nest, knobs, x);
     share_scan(nest, knobs, longest, x);

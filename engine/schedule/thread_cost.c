@@ -280,7 +280,7 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
 static bool is_held(const fb_section_schedule *x, fb_val v, int pass)
 {
     const fb_value *value = &x->section->values[v];
-    const bool ever = x->cut ? x->cut->slot[v] != FB_NONE : x->band->held[v];
+    const bool ever = x->cut ? x->cut->slot[v] != FB_NONE : x->band ? x->band->held[v] : value->kept;
     return ever && (value->kind == FB_VALUE_LOAD || value->kept_pass < pass);
 }
 
@@ -288,19 +288,22 @@ static bool is_held(const fb_section_schedule *x, fb_val v, int pass)
 static double exchanged(const fb_section_schedule *x)
 {
     enum { ALWAYS = 20, LANES = 32, STEP = 2, LEFT = 3 };
+    if (!x->band) return ALWAYS + STEP * EXCHANGES;
     return ALWAYS + x->each * (STEP * log2((double)LANES / x->band->beside) + LEFT);
 }
 
 /* A long row's part, or a band of columns, in steps that nothing waits for: loads come from shared memory or registers, a
  * group at a time, and what a row is divided by is made once. */
-static work of_held(const fb_nest *nest, const fb_section_schedule *x)
+static work of_held(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x)
 {
     const fb_section *s = x->section;
     work w = {.threads = x->threads, .blocks = (double)x->blocks, .meets = true};
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
-    const bool in_registers = x->band && x->band->steps;
-    const double vector = x->cut ? x->cut->vector : x->each;
-    const double groups = x->cut ? (double)x->cut->each / x->threads : (double)x->band->points / x->team;
+    const bool in_registers = x->ahead || (x->band && x->band->steps), rows = x->ahead;
+    const double vector = x->cut ? x->cut->vector : rows ? fb_schedule_vector(nest, knobs, s, 0) : x->each;
+    const double groups = x->cut ? (double)x->cut->each / x->threads
+                          : rows ? (double)fb_space_points(&s->spaces[0]) / vector / x->team
+                                 : (double)x->band->points / x->team;
     for (int p = 0; p < s->n_passes; p++) {
         fb_section_needed(s, p, needed);
         for (int i = 0; i < s->n_values; i++) {
@@ -312,15 +315,15 @@ static work of_held(const fb_nest *nest, const fb_section_schedule *x)
                 w.instructions += groups * vector * QUOTIENT;
             else
                 add_value(nest, v, groups, v->kind == FB_VALUE_LOAD ? 1 : (int)vector, true, &w);
-            if (x->band && v->kind == FB_VALUE_LOAD) w.instructions += groups * vector * converts(v->dtype);
+            if (!x->cut && v->kind == FB_VALUE_LOAD) w.instructions += groups * vector * converts(v->dtype);
         }
         w.instructions += in_registers ? 0 : groups * LOAD; /* the step itself */
         for (int i = 0; i < s->n_values; i++)
             if (s->values[i].kind == FB_VALUE_REDUCE && s->values[i].depth == s->passes[p].depth + 1)
                 w.instructions += groups * vector * (1 + (nest->graph->nodes[s->values[i].node].op == FB_OP_AMAX)) +
-                                  (x->band ? exchanged(x) : 0);
+                                  (x->cut ? 0 : exchanged(x));
     }
-    if (x->band) w.instructions += groups * LOAD; /* ahead of all */
+    if (!x->cut) w.instructions += groups * LOAD; /* ahead of all */
     fb_free(needed);
     return w;
 }
@@ -579,12 +582,12 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     fb_added added;
     bool adds = fb_section_adds(nest, s, &added), sorted = adds && x.deal == FB_DEAL_SORTED;
     bool atomics = adds && x.deal == FB_DEAL_ADDED;
-    work w = sorted                     ? of_sorted(nest, s, &x, &added, cache_bytes)
-             : atomics                  ? of_atomics(nest, s, &x, &added)
-             : s->scatter               ? of_scatter(nest, s, &x)
-             : x.cut || x.band          ? of_held(nest, &x)
-             : x.deal == FB_DEAL_RANKED ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
-             : x.gathers ? of_gathered(nest, s, &x, cache_bytes)
+    work w = sorted                       ? of_sorted(nest, s, &x, &added, cache_bytes)
+             : atomics                    ? of_atomics(nest, s, &x, &added)
+             : s->scatter                 ? of_scatter(nest, s, &x)
+             : x.cut || x.band || x.ahead ? of_held(nest, knobs, &x)
+             : x.deal == FB_DEAL_RANKED   ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
+               : x.gathers ? of_gathered(nest, s, &x, cache_bytes)
              : x.deal == FB_DEAL_COLUMNS && x.team == 1 && x.each > 1 ? of_windows(nest, s, &x)
              : s->n_passes                                            ? of_rows(nest, knobs, s, &x)
                                                                       : of_elements(nest, knobs, s, &x, cache_bytes);

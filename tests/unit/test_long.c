@@ -9,12 +9,13 @@
 #include "schedule/long.h"
 #include "schedule/print.h"
 
-enum { LIMIT_MS = 180000, SCANS = -1, HELD = -2, RANKED = -3, BANDS = 100 };
+enum { LIMIT_MS = 180000, SCANS = -1, HELD = -2, RANKED = -3, AHEAD = -4, BANDS = 100 };
 
 static const struct {
     const char *body;
     int parts, threads; /* knobs; parts 0: no rows that run along memory; SCANS: running values by teams; HELD: in
-                        * registers, though rows lie side by side; BANDS + n: bands of columns in n parts */
+                        * registers, though rows lie side by side; BANDS + n: bands of columns in n parts; AHEAD: rows
+                        * whose elements are in registers before the first pass */
 } cases[] = {
     /* one block: rows that begin anywhere, and no part is full */
     {"return nn.softmax(g:input('x', {5, 83}), 1)", 1, 32},
@@ -141,6 +142,35 @@ static const struct {
     {"local x = g:input('x', {2, 1100, 40}, 'f64') "
      "return (x:cumsum(1) * 0.01 + x):tanh()",
      2, 64},
+    /* rows in registers, of several passes: a softmax and its gradient, rows that leave threads of a block without any, odd
+     * ones, masked, of two sizes, of whole blocks, what is overwritten, slow functions and weights */
+    {"local y, d = nn.softmax(g:input('x', {5, 84}), 1), g:input('d', {5, 84})\n"
+     "return y * (d - (y * d):sum(1, true))",
+     AHEAD, 0},
+    {"local y, d = nn.softmax(g:input('x', {3, 264}, 'bf16'), 1), g:input('d', {3, 264}, 'bf16')\n"
+     "return y * (d - (y * d):sum(1, true))",
+     AHEAD, 0},
+    {"local y, d = nn.softmax(g:input('x', {4, 331}, 'bf16'), 1), g:input('d', {4, 331}, 'bf16')\n"
+     "return y * (d - (y * d):sum(1, true))",
+     AHEAD, 0},
+    {"local i, d = g:arange(280), g:input('d', {2, 280, 280}, 'f16')\n"
+     "local y = nn.softmax(g:where(i:unsqueeze(1):ge(i:unsqueeze(0)), g:input('x', {2, 280, 280}, 'f16'), -30000), 2)\n"
+     "return y * (d - (y * d):sum(2, true))",
+     AHEAD, 0},
+    {"local y, d = nn.softmax(g:input('x', {3, 1200}, 'bf16'):to('f32'), 1), g:input('d', {3, 1200})\n"
+     "return y * (d - (y * d):sum(1, true))",
+     AHEAD, 0},
+    {"local y, d = nn.softmax(g:input('x', {1057, 796}), 1), g:input('d', {1057, 796})\n"
+     "return y * (d - (y * d):sum(1, true))",
+     AHEAD, 0},
+    {"local w, d = g:param('w', {11, 100}), g:input('d', {11, 100})\n"
+     "local y = nn.softmax(w, 1)\n"
+     "g:assign(w, y * (d - (y * d):sum(1, true)))",
+     AHEAD, 0},
+    {"return nn.softmax(nn.layer_norm(g:input('x', {7, 300}):gelu(), {affine = true}), 1)", AHEAD, 0},
+    {"local y, d = nn.softmax(g:input('x', {6, 70}, 'f64'), 1), g:input('d', {6, 70}, 'f64')\n"
+     "return y * (d - (y * d):sum(1, true)) + (d * d):sum(1, true)",
+     AHEAD, 0},
     /* bands of columns in registers: whole, of 16 bits with the last band not full, one by one, several batches in a band */
     {"return nn.softmax(g:input('x', {40, 64}), 0)", BANDS + 1, 64},
     {"return nn.softmax(g:input('x', {37, 136}, 'bf16'), 0)", BANDS + 1, 64},
@@ -272,6 +302,19 @@ typedef struct {
     int number; /* in the unit */
 } subject;
 
+static bool is_dealt_so(const char *source, int parts)
+{
+    const bool cut = strstr(source, "fb_long_") != NULL,
+               teams = strstr(source, "fb_team<") || strstr(source, "fb_block<");
+    switch (parts) {
+    case SCANS: return !cut && strstr(source, "fb_carry_");
+    case HELD: return !cut && strstr(source, " fb_row_") && !teams;
+    case RANKED: return !cut && strstr(source, "fb_ranked");
+    case AHEAD: return strstr(source, "[fb_s] = fb_load<") && teams;
+    default: return parts < BANDS ? cut == (parts > 0) : strstr(source, "fb_band") != NULL;
+    }
+}
+
 static subject subject_of(fb_script *s, int number, const fb_machine *m)
 {
     fb_error err;
@@ -282,11 +325,7 @@ static subject subject_of(fb_script *s, int number, const fb_machine *m)
     if (!x.p) fail_msg("%s", err.text);
     const char *source = x.p->kernels[x.p->n_kernels - 1].source;
     if (getenv("FB_KEEP")) print_message("%s\n", source);
-    const int parts = cases[number].parts;
-    if ((parts < BANDS ? !strstr(source, "fb_long_") != (parts <= 0) : !strstr(source, "fb_band")) ||
-        (parts == SCANS && !strstr(source, "fb_carry_")) || (parts == RANKED && !strstr(source, "fb_ranked")) ||
-        (parts == HELD && (!strstr(source, " fb_row_") || (strstr(source, "fb_team<") || strstr(source, "fb_block<")))))
-        fail_msg("case %d:\n%s", number, source);
+    if (!is_dealt_so(source, cases[number].parts)) fail_msg("case %d:\n%s", number, source);
     return x;
 }
 
@@ -362,6 +401,7 @@ static void rows_in_parts_are_right(void **state)
     if (!emulation_exists() || !races_wanted()) skip();
     fb_machine_default(&m, FB_DEVICE_CUDA);
     m.compute_major = 9;
+    m.cache_bytes = 1; /* which has room for no rows */
     const counts n = run_cases(&m, ALL);
     assert_int_equal(n.in_part, 0);
     assert_int_equal(n.turned, 4);
@@ -559,6 +599,19 @@ static void columns_are_held_where_there_is_room(void **state)
         {"return nn.softmax(g:input('x', {65536, 4096}), 0)", {"a cluster of", "read again in each pass", ""}, 4},
         {"return nn.layer_norm(g:input('x', {32, 96, 56, 56}, 'bf16'):permute(0, 2, 3, 1))",
          {"in registers, 6 steps", "turned in shared memory: layer_norm", ""},
+         0},
+        /* rows of several passes: a warp's where it has room for them, else a block's; not those that the cache has */
+        {"local y, d = nn.softmax(g:input('x', {65536, 1024}, 'bf16'), 1), g:input('d', {65536, 1024}, 'bf16')\n"
+         "return y * (d - (y * d):sum(1, true))",
+         {"rows: 8192 blocks of 256 threads", "loaded ahead of all passes: ", "exp"},
+         0},
+        {"local y, d = nn.softmax(g:input('x', {65536, 1024}), 1), g:input('d', {65536, 1024})\n"
+         "return y * (d - (y * d):sum(1, true))",
+         {"rows: 65536 blocks of 64 threads", "loaded ahead of all passes: ", "exp"},
+         2},
+        {"local y, d = nn.softmax(g:input('x', {4096, 1024}, 'bf16'), 1), g:input('d', {4096, 1024}, 'bf16')\n"
+         "return y * (d - (y * d):sum(1, true))",
+         {"rows: 512 blocks of 256 threads", "", ""},
          0},
         {"return nn.softmax(g:input('x', {8, 1 << 18}), 0)", {"columns: ", "1 thread each", ""}, 0},
         {"return nn.softmax(g:input('x', {128, 1024}), 0)", {"columns: ", "1024 rows, 32 a block", ""}, 0},
