@@ -5,6 +5,39 @@
 #ifndef FB_BANDS
 #define FB_BANDS
 
+// ---- PTX ----
+// Copies until here are a group: a thread waits until no more than so many of its latest ones are on their way.
+FB_DEVICE void fb_band_mark()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// A piece of 16 bytes, and its whole line into the cache, of which neighbouring blocks have the rest.
+FB_DEVICE void fb_band_copy(void *to, const void *from)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from));
+#else
+    *static_cast<uint4 *>(to) = *static_cast<const uint4 *>(from); // not in the background
+#endif
+}
+
+template <int LEFT> FB_DEVICE void fb_band_await()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+// ---- end of PTX ----
+
+template <int N, class T> FB_DEVICE void fb_band_fetch(T *to, const T *from)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += 16 / (int)sizeof(T)) fb_band_copy(to + i, from + i);
+}
+
 // A block's sums, of each warp and of them all: one after the other in the same place.
 template <class T, int N> struct __align__(16) fb_band_sums {
     T at[N];

@@ -2130,8 +2130,30 @@ static void declare_places(frame *f, const walk *w)
     }
 }
 
+/* All copies of a thread, a group of them for each step. */
+static void copy_band(frame *f, const walk *w)
+{
+    fb_emitter *e = f->e;
+    const fb_band *b = f->x.band;
+    fb_emit_unrolled(e, "fb_s", fb_emit_number(e, b->copies));
+    fb_emit(e, "const fb_at fb_p = %s + fb_s * %d;", f->first, f->x.team);
+    const bool ragged = (int64_t)b->copies * f->x.team * b->parts != fb_space_points(&f->s->spaces[0]);
+    if (ragged) fb_emit_if(e, "fb_p < %s", f->last);
+    declare_point(f, &f->s->spaces[0], "fb_p");
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (b->held[i] && v->kind == FB_VALUE_LOAD)
+            fb_emit(e, "fb_band_fetch<%d>(%s + %s, &%s);", w->vector, held_name(f, i), f->within,
+                    at_first(f, w, v->node, v->table, v->at));
+    }
+    if (ragged) fb_emit_close(e);
+    fb_emit(e, "fb_band_mark();");
+    fb_emit_close(e);
+}
+
 static void fetch_band(frame *f, const walk *w)
 {
+    if (f->x.band->copies) copy_band(f, w);
     if (!f->x.band->steps) return;
     int opened = go_along_band(f, NULL);
     fetch_held(f, w, f->x.band->held);
@@ -2245,6 +2267,11 @@ static void pass_of_band(frame *f, const walk *w, int number)
     f->sums = declare_each(f, p);
     bool *mark = fb_emit_mark(e);
     int opened = go_along_band(f, needed);
+    if (f->x.band->copies && number == 0) {
+        fb_emit(e, "fb_band_mark();");
+        fb_emit(e, "fb_band_await<%d>();", f->x.band->copies);
+        fb_say_beside(e->to, "its own copies are there");
+    }
     same_for_neighbours(f, p.space, needed);
     emit_group(f, w, p, needed);
     while (opened--) fb_emit_close(e);

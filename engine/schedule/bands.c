@@ -321,6 +321,19 @@ static bool read_again(const columns_of *c, int parts_asked, int asked, fb_secti
     return true;
 }
 
+/* Steps of a thread whose copies a thread can tell apart, each as wide as a copy; smaller ones are no faster than loads. */
+static int copies_of(const columns_of *c, const fb_section_schedule *x, const fb_band *b)
+{
+    enum { COPY = 16, GROUPS = 32 };
+    const int64_t steps = fb_ceil_div(b->points, x->team);
+    bool may = b->held_bytes && steps <= GROUPS;
+    for (int i = 0; i < c->s->n_values; i++) {
+        const fb_value *v = &c->s->values[i];
+        if (b->held[i] && v->kind == FB_VALUE_LOAD) may &= c->each * size_of(c->nest, v) % COPY == 0;
+    }
+    return may ? (int)steps : 0;
+}
+
 static void count_sums(columns_of *c)
 {
     for (int i = 0; i < c->s->n_values; i++) {
@@ -414,11 +427,12 @@ bool fb_band_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     const int asked = threads > THREADS ? THREADS : (int)fb_ceil_div(threads, nest->target->warp) * nest->target->warp;
     if (parts > 1 && !nest->clusters) return false;
     if (!choose(&c, most, asked, x, b, arena)) return false;
+    b->copies = copies_of(&c, x, b);
     for (int i = 0; i < s->n_values; i++) {
         if (fb_band_reads_again(b)) b->held[i] = s->values[i].kept = false;
         if (b->slot[i] != FB_NONE) b->slot[i] *= b->points * b->beside * c.each;
         if (!b->held_bytes) b->slot[i] = FB_NONE;
-        if (b->held[i] && s->values[i].kind == FB_VALUE_LOAD) s->values[i].kept_pass = of[i].first;
+        if (b->held[i] && s->values[i].kind == FB_VALUE_LOAD) s->values[i].kept_pass = b->copies ? -1 : of[i].first;
     }
     if (overwrites_again(&c, b)) return false;
     turn(&c, b);

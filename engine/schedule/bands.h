@@ -23,7 +23,8 @@ typedef struct fb_band {
     int steps;
     bool *held; /* a value: what is loaded ahead of the first pass, or made in the first one that needs it */
     int64_t *slot;
-    int64_t *turned;                  /* a root */
+    int copies;      /* steps that are copied in the background, ahead of all passes, into shared memory; 0: none are */
+    int64_t *turned; /* a root */
     int64_t held_bytes, shared_bytes; /* of shared memory, what is held there, and all; 0: nothing */
     int sharing;                      /* blocks that a multiprocessor has room for */
 } fb_band;

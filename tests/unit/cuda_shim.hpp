@@ -754,6 +754,9 @@ static void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&
 
 SHIM_CALLED static void fb_long_copy(void *to, const void *from) { fb_copy_16(to, from); }
 SHIM_CALLED static void fb_long_ahead(const void *) {}
+SHIM_CALLED static void fb_band_copy(void *to, const void *from) { fb_copy_16(to, from); }
+static void fb_band_mark() { fb_copies_mark(); }
+template <int LEFT> static void fb_band_await() { fb_copies_wait<LEFT>(); }
 
 static void fb_long_wait()
 {
