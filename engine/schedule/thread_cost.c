@@ -45,6 +45,7 @@ enum {
     FETCHED = 60,
     /* instructions */
     LOAD = 3,
+    BAND_STEP = 10, /* of columns in shared memory: where its elements are, in two memories */
     SELECT = 2,
     EXP = 12,
     DIVIDING = 14,         /* with its two branches */
@@ -315,9 +316,10 @@ static work of_held(const fb_nest *nest, const fb_knobs *knobs, const fb_section
                 w.instructions += groups * vector * QUOTIENT;
             else
                 add_value(nest, v, groups, v->kind == FB_VALUE_LOAD ? 1 : (int)vector, true, &w);
-            if (!x->cut && v->kind == FB_VALUE_LOAD) w.instructions += groups * vector * converts(v->dtype);
+            const bool again = in_registers && p > 0 && is_held(x, i, p); /* converted already */
+            if (!x->cut && v->kind == FB_VALUE_LOAD && !again) w.instructions += groups * vector * converts(v->dtype);
         }
-        w.instructions += in_registers ? 0 : groups * LOAD; /* the step itself */
+        w.instructions += in_registers ? 0 : groups * (x->cut ? LOAD : BAND_STEP); /* the step itself */
         for (int i = 0; i < s->n_values; i++)
             if (s->values[i].kind == FB_VALUE_REDUCE && s->values[i].depth == s->passes[p].depth + 1)
                 w.instructions += groups * vector * (1 + (nest->graph->nodes[s->values[i].node].op == FB_OP_AMAX)) +
