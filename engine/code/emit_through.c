@@ -234,7 +234,7 @@ static void declare_items(const writer *w, const char *suffix)
         const fb_value *v = &w->s->values[i];
         if (is_item(w, v))
             fb_emit(w->e, "fb_pack<%s, %d> %s%s[%d] = {};", memory_type(w, v->node),
-                    width(w, fb_through_varies(w->s, v)), pack_of(w, i), suffix, w->x->ahead);
+                    width(w, fb_through_varies(w->s, v)), pack_of(w, i), suffix, w->x->steps_ahead);
     }
 }
 
@@ -242,7 +242,7 @@ static void declare_items(const writer *w, const char *suffix)
 static void load_items(const writer *w, const char *there, const char *suffix)
 {
     fb_emitter *e = w->e;
-    fb_emit_unrolled(e, "fb_u", fb_emit_number(e, w->x->ahead));
+    fb_emit_unrolled(e, "fb_u", fb_emit_number(e, w->x->steps_ahead));
     fb_emit_if(e, "%s", there);
     for (int a = 0; a < e->n_args; a++) {
         fb_emit_arg *arg = &e->args[a];
@@ -275,13 +275,13 @@ static void pass_items(const writer *w)
         bool any = false;
         for (int i = 0; i < w->s->n_values; i++)
             any |= is_item(w, &w->s->values[i]) && w->s->values[i].node == e->args[a].storage;
-        if (m && any) fb_emit(e, "%s += %" PRId64 ";", e->args[a].name, m->stride * w->x->ahead);
+        if (m && any) fb_emit(e, "%s += %" PRId64 ";", e->args[a].name, m->stride * w->x->steps_ahead);
     }
 }
 
 static void take_next(const writer *w)
 {
-    fb_emit_unrolled(w->e, "fb_u", fb_emit_number(w->e, w->x->ahead));
+    fb_emit_unrolled(w->e, "fb_u", fb_emit_number(w->e, w->x->steps_ahead));
     for (int i = 0; i < w->s->n_values; i++)
         if (is_item(w, &w->s->values[i])) fb_emit(w->e, "%s[fb_u] = %s_next[fb_u];", pack_of(w, i), pack_of(w, i));
     fb_emit_close(w->e);
@@ -511,14 +511,15 @@ static void move_on(const writer *w)
     for (int i = 0; i < w->s->n_roots; i++) {
         const fb_moved *m = fb_nest_moved(w->t, w->s->roots[i].storage);
         if (m && m->every == 1)
-            fb_emit(w->e, "%s += %" PRId64 ";", fb_emit_storage(w->e, w->s->roots[i].storage), m->stride * w->x->ahead);
+            fb_emit(w->e, "%s += %" PRId64 ";", fb_emit_storage(w->e, w->s->roots[i].storage),
+                    m->stride * w->x->steps_ahead);
     }
 }
 
 /* The steps of a group: all there are, or as many as are left. */
 static void make_steps(const writer *w, const char *there)
 {
-    fb_emit_unrolled(w->e, "fb_u", fb_emit_number(w->e, w->x->ahead));
+    fb_emit_unrolled(w->e, "fb_u", fb_emit_number(w->e, w->x->steps_ahead));
     fb_emit_if(w->e, "%s", there);
     declare_made(w);
     if (w->s->n_passes)
@@ -547,14 +548,14 @@ static void by_group(const writer *w, const char *name, const char *first, void 
 {
     fb_emitter *e = w->e;
     const char *there = fb_arena_printf(e->arena, "%s + fb_u < fb_steps", first);
-    if (w->x->ahead == 1) {
+    if (w->x->steps_ahead == 1) {
         each(w, there);
         return;
     }
     fb_emit_open(e, "const auto %s = [&](auto fb_whole)", name);
     each(w, fb_arena_printf(e->arena, "fb_whole.is || %s", there));
     fb_emit_close_by(e, "};");
-    fb_emit(e, "if (%s + %d <= fb_steps)", first, w->x->ahead);
+    fb_emit(e, "if (%s + %d <= fb_steps)", first, w->x->steps_ahead);
     fb_emit(e, "    %s(fb_all_of_it{});", name);
     fb_emit(e, "else");
     fb_emit(e, "    %s(fb_part_of_it{});", name);
@@ -564,7 +565,7 @@ void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const cha
 {
     writer w = {.e = e, .s = e->section, .x = x, .t = e->nest->through};
     const bool items = has_items(&w);
-    if (x->ahead > 1) {
+    if (x->steps_ahead > 1) {
         fb_emit(e, "struct fb_all_of_it { enum { is = 1 }; };");
         fb_emit(e, "struct fb_part_of_it { enum { is = 0 }; };");
     }
@@ -574,10 +575,10 @@ void fb_emit_cuda_through(fb_emitter *e, const fb_section_schedule *x, const cha
     refer(&w);
     find_roundings(&w);
     bool *mark = fb_emit_mark(e);
-    fb_emit_for(e, "int", "fb_step", "0", "fb_steps", fb_emit_number(e, x->ahead));
+    fb_emit_for(e, "int", "fb_step", "0", "fb_steps", fb_emit_number(e, x->steps_ahead));
     if (items) {
         declare_items(&w, "_next");
-        by_group(&w, "fb_load_next", fb_arena_printf(e->arena, "fb_step + %d", x->ahead), load_next);
+        by_group(&w, "fb_load_next", fb_arena_printf(e->arena, "fb_step + %d", x->steps_ahead), load_next);
         pass_items(&w);
     }
     by_group(&w, "fb_group", "fb_step", make_steps);

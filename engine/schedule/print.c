@@ -127,7 +127,7 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     if (x.deal == FB_DEAL_LINES) fb_str_addf(out, "; %d lines in %d stretches each", x.each, x.parts);
     if (x.deal == FB_DEAL_THROUGH)
         fb_str_addf(out, "; %d element%s of %d thread%s each through all steps, items loaded %d ahead", x.each,
-                    x.each == 1 ? "" : "s", x.team, x.team == 1 ? "" : "s", x.ahead);
+                    x.each == 1 ? "" : "s", x.team, x.team == 1 ? "" : "s", x.steps_ahead);
     if (x.ranges) fb_str_addf(out, "; an index shared by %d, in %d ranges of rows", x.parts, x.ranges / s->members);
     if (x.deal == FB_DEAL_SPLIT) fb_str_addf(out, "; %" PRId64 " rows in %d parts each", x.rows, x.parts);
     fb_str_add(out, "\n");

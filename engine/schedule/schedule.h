@@ -71,7 +71,7 @@ typedef struct {
                * it sums; FB_DEAL_COLUMNS, _BANDS and _ROWS: neighbouring
                * rows that it takes at once, in the pass; FB_DEAL_LINES: lines that it takes, one after the other; FB_DEAL_RUNS: points;
                * FB_DEAL_ELEMENTS: groups of neighbours, likewise; FB_DEAL_THROUGH: neighbours */
-    int ahead; /* FB_DEAL_THROUGH: steps whose items are loaded while those of as many before are worked on */
+    int steps_ahead; /* FB_DEAL_THROUGH: steps whose items are loaded while those of as many before are worked on */
 } fb_section_schedule;
 
 /* NULL, or why an index_add's points are not added by atomic additions: the rest of a sentence. */

@@ -118,7 +118,7 @@ static int64_t instructions(const fb_nest *nest, const fb_section_schedule *x)
     return (int64_t)n;
 }
 
-static int steps_ahead(const fb_nest *nest, const fb_section_schedule *x)
+static int count_ahead(const fb_nest *nest, const fb_section_schedule *x)
 {
     const int64_t registers = item_registers(nest, x), all = instructions(nest, x);
     const int64_t threads = fb_ceil_div(x->rows * x->team, nest->units > 0 ? nest->units : 1),
@@ -152,5 +152,5 @@ void fb_through_deal(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     while (!asked && x->threads > warp && fb_ceil_div(x->rows * x->team, x->threads) < nest->units) x->threads /= 2;
     x->rows_a_block = x->threads / x->team;
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
-    x->ahead = steps_ahead(nest, x);
+    x->steps_ahead = count_ahead(nest, x);
 }
