@@ -447,7 +447,7 @@ static bool repeats_slow(const fb_nest *nest, const fb_section *s, const int *ti
  * kept before nothing is. */
 void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
 {
-    enum { CROWDED = 24 };
+    enum { CROWDED = 24 /* registers, of which some are made */, FULL = 48 /* … and of what is loaded alone */ };
     fb_section *s = fb_arena_copy(arena, x->section, sizeof *s);
     s->values = fb_arena_copy(arena, s->values, (size_t)s->n_values * sizeof *s->values);
     bool *needed = FB_NEW_ARRAY(arena, bool, s->n_values);
@@ -461,6 +461,7 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     const bool own = x->deal == FB_DEAL_COLUMNS && x->rows_a_block > 0;
     const bool across = own && !fb_schedule_is_sequential(s) && is_short(nest, knobs, x);
     int64_t registers = mark_kept(nest, knobs, x, s, times, KEEP_SLOW, arena);
+    x->crowded = x->deal == FB_DEAL_ROWS && x->rows_a_block == 1 && registers > FULL && registers <= HELD;
     if (x->deal == FB_DEAL_ROWS && x->rows_a_block == 1 && repeats_slow(nest, s, times)) {
         registers = mark_kept(nest, knobs, x, s, times, KEEP_MADE, arena);
         x->crowded = registers > CROWDED && registers <= HELD;
