@@ -18,6 +18,7 @@ enum {
     LEAST = 24,          /* … are so many at least … */
     MOST = 160,          /* … and at most */
     INSTRUCTIONS = 1500, /* of the steps that are written out, which are to stay in the nearest cache */
+    ROOM = 200,          /* registers of a thread, of values */
     BLOCK = 256,
 };
 
@@ -72,12 +73,42 @@ static int most_neighbours(const fb_nest *nest, const fb_knobs *knobs, const fb_
     return each <= MOST_OF_LANES && points % each == 0 ? each : 0;
 }
 
+/* Registers of a thread with `each` neighbours: what it loads, for the step at hand and the next, and what it makes. */
+static int64_t registers_with(const fb_nest *nest, const fb_section *s, int each)
+{
+    enum { REGISTER = 4 };
+    int64_t registers = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        const int64_t n = fb_through_varies(s, v) ? each : 1;
+        if (v->kind == FB_VALUE_LOAD) registers += 2 * fb_ceil_div(n * fb_dtype_size(v->dtype), REGISTER);
+    }
+    for (int i = 0; i < s->n_roots; i++) {
+        const int64_t n = !s->n_passes || s->roots[i].space != FB_NONE ? each : 1;
+        registers += fb_ceil_div(n * fb_dtype_size(nest->graph->nodes[s->roots[i].node].dtype), REGISTER);
+    }
+    return registers;
+}
+
+/* Neighbours of a thread: as many as move together, halved while registers are short, and while there are too few threads
+ * (fewer than `few`; 0: any number will do), as far as a warp's lanes have the rest. 0: a thread has no room. */
+static int neighbours_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int64_t points, int64_t few)
+{
+    const int64_t all = fb_space_points(&s->rows) * points;
+    const bool alone = s->n_passes && fb_section_lies_across(nest->pool, s);
+    int each = most_neighbours(nest, knobs, s, points);
+    while (!alone && each > 1 && (!s->n_passes || points / (each / 2) <= nest->target->warp) &&
+           (all / each < few || registers_with(nest, s, each) > ROOM))
+        each /= 2;
+    return each && registers_with(nest, s, each) <= ROOM ? each : 0;
+}
+
 static bool section_fits(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)
 {
     bool fits = !s->scatter && !s->n_tables && !s->n_data && !s->blocked && s->members <= 1;
     for (int i = 0; i < s->n_values && fits; i++) fits = is_plain_value(nest, &s->values[i]);
     const int64_t points = points_of(s);
-    return fits && (!s->n_passes || (points > 0 && most_neighbours(nest, knobs, s, points) > 0));
+    return fits && (points > 0 || !s->n_passes) && neighbours_of(nest, knobs, s, s->n_passes ? points : 1, 0);
 }
 
 bool fb_through_fits(const fb_nest *nest, const fb_knobs *knobs)
@@ -138,10 +169,7 @@ void fb_through_deal(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     const int warp = nest->target->warp;
     const int64_t all = x->rows, points = s->n_passes ? points_of(s) : 1;
     const int64_t few = (int64_t)FEW_THREADS * nest->units;
-    const bool alone = s->n_passes && fb_section_lies_across(nest->pool, s);
-    int each = most_neighbours(nest, knobs, s, points);
-    while (!alone && each % 2 == 0 && all * points / each < few && (!s->n_passes || points / (each / 2) <= warp))
-        each /= 2;
+    const int each = neighbours_of(nest, knobs, s, points, few);
     x->deal = FB_DEAL_THROUGH;
     x->each = each;
     x->team = 1;

@@ -221,6 +221,19 @@ static const struct {
      "return {y:amax(1, true) * 0.5}, {y:argmax(1)} end)\n"
      "return s[1], ys[1]",
      0, true},
+    /* more states than a thread has registers for several elements of, and for one */
+    {"local x, s = g:input('x', {3, 64, 512}), {}\n"
+     "for i = 1, 30 do s[i] = g:ones({64, 512}) end\n"
+     "local l = g:scan({x}, s, function(r, ...) local n = {...}\n"
+     "for i = 1, 30 do n[i] = n[i] * 0.5 + r end return n end)\n"
+     "return table.unpack(l)",
+     0, true},
+    {"local x, s = g:input('x', {2, 4, 256}), {}\n"
+     "for i = 1, 80 do s[i] = g:ones({4, 256}) end\n"
+     "local l = g:scan({x}, s, function(r, ...) local n = {...}\n"
+     "for i = 1, 80 do n[i] = n[i] * 0.5 + r end return n end)\n"
+     "return table.unpack(l)",
+     0, false},
     /* within another loop, whose steps begin it anew */
     {"local x = g:input('x', {3, 17, 100})\n"
      "local s = g:scan({x}, {g:zeros({100})}, function(r, s)\n"
