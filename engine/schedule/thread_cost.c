@@ -719,8 +719,8 @@ double fb_through_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machin
     for (int i = 0; i < nest->n_sections; i++) {
         const fb_section_schedule x = fb_schedule_section(nest, knobs, &nest->sections[i], arena);
         const work w = step_of(nest, &x);
-        const double own = (double)x.blocks * x.threads / nest->target->warp, groups = ceil(trips / x.ahead);
-        const double each = fmax(w.chain, w.instructions) * stalls * x.ahead;
+        const double own = (double)x.blocks * x.threads / nest->target->warp, groups = ceil(trips / x.steps_ahead);
+        const double each = fmax(w.chain, w.instructions) * stalls * x.steps_ahead;
         alone = fmax(alone, groups * fmax(each, wait + memory_us / groups * clock));
         issued += w.instructions * stalls * trips * own / (units * SCHEDULERS);
         warps += own;
