@@ -728,7 +728,7 @@ static const char *operation_of(const fb_reduction *r)
 
 static bool is_on_chip(const frame *f)
 {
-    return f->x.cut || f->x.band || f->x.ahead;
+    return f->x.cut || f->x.band || f->x.fetched;
 }
 
 /* In a long row, on hardware that has an instruction for it. */
@@ -1911,7 +1911,7 @@ static void emit_rows(frame *f)
         return;
     }
     declare_rows(f);
-    if (f->x.ahead) fetch_rows(f);
+    if (f->x.fetched) fetch_rows(f);
     passes_of_row(f);
 }
 

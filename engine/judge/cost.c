@@ -366,9 +366,9 @@ static bool add_long(const fb_machine *m, const fb_analysis *a, fb_group_cost *o
     int times = x.section->n_passes;
     double blocks = (double)x.blocks, clock = fb_cycles_a_us(m);
     double turns = x.cut && x.cut->together ? (double)x.rows / x.cut->together : 0;
-    if (x.band || x.ahead) add_held(m, a, &x, out);
+    if (x.band || x.fetched) add_held(m, a, &x, out);
     fb_arena_free(arena);
-    if (x.band || x.ahead) return true;
+    if (x.band || x.fetched) return true;
     if (!cut) return false;
     double again = held ? 0 : (double)out->bytes_read * (times - 1);
     double bytes = (double)(out->bytes_read + out->bytes_written) + again;

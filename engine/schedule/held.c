@@ -104,7 +104,7 @@ bool fb_held_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedul
     x->team = team;
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
     x->section = s;
-    x->held = x->ahead = true;
+    x->held = x->fetched = true;
     x->crowded = false;
     x->inverts = fb_ceil_div(groups, team) * vector >= FEW_ELEMENTS;
     x->sharing = OCCUPYING / x->threads;

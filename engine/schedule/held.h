@@ -14,7 +14,7 @@ int fb_held_registers(const fb_nest *nest, const fb_section *s, const fb_long_li
  * which take as much room in registers as they do not take in memory. False: there are none. */
 bool fb_held_slow(const fb_nest *nest, fb_section *s, const fb_long_life *of, bool halves, bool *held);
 /* Deals rows to as many threads each as hold all in registers, where several passes would read or compute it again: sets
- * `ahead`, what is kept, team and blocks. */
+ * `fetched`, what is kept, team and blocks. */
 bool fb_held_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
 
 #endif

@@ -46,7 +46,7 @@ static void add_vectors(const fb_nest *nest, const fb_knobs *knobs, const fb_sec
 static void add_held(const fb_nest *nest, const fb_section_schedule *x, fb_str *out)
 {
     if (!x->held || x->band) return;
-    fb_str_add(out, x->ahead ? "    held in registers, loaded ahead of all passes:" : "    held in registers:");
+    fb_str_add(out, x->fetched ? "    held in registers, loaded ahead of all passes:" : "    held in registers:");
     for (int i = 0, n = 0; i < x->section->n_values; i++)
         if (x->section->values[i].kept)
             fb_str_addf(out, "%s %s", n++ ? "," : "", nest->graph->nodes[x->section->values[i].node].name);

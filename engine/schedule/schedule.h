@@ -55,7 +55,8 @@ typedef struct {
     const struct fb_band *band; /* FB_DEAL_BANDS; else NULL */
     int across;                 /* FB_DEAL_SQUARES: the row variable along which what is turned lies side by side */
     bool held;                  /* passes are unrolled and keep in registers what is read again */
-    bool ahead; /* FB_DEAL_ROWS: … of memory as it lies there, all on its way before the first pass (schedule/held.h) */
+    bool
+        fetched; /* FB_DEAL_ROWS: … of memory as it lies there, all on its way before the first pass (schedule/held.h) */
     bool
         crowded; /* … of which so many that few threads have room: shared memory is better, where a row fits there (4096
                    * rows of 32,000 in bf16, a softmax that goes on: 322 µs on an H200, and 197) */

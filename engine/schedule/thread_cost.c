@@ -300,7 +300,7 @@ static work of_held(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     const fb_section *s = x->section;
     work w = {.threads = x->threads, .blocks = (double)x->blocks, .meets = true};
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
-    const bool in_registers = x->ahead || (x->band && x->band->steps), rows = x->ahead;
+    const bool in_registers = x->fetched || (x->band && x->band->steps), rows = x->fetched;
     const double vector = x->cut ? x->cut->vector : rows ? fb_schedule_vector(nest, knobs, s, 0) : x->each;
     const double groups = x->cut ? (double)x->cut->each / x->threads
                           : rows ? (double)fb_space_points(&s->spaces[0]) / vector / x->team
@@ -584,12 +584,12 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     fb_added added;
     bool adds = fb_section_adds(nest, s, &added), sorted = adds && x.deal == FB_DEAL_SORTED;
     bool atomics = adds && x.deal == FB_DEAL_ADDED;
-    work w = sorted                       ? of_sorted(nest, s, &x, &added, cache_bytes)
-             : atomics                    ? of_atomics(nest, s, &x, &added)
-             : s->scatter                 ? of_scatter(nest, s, &x)
-             : x.cut || x.band || x.ahead ? of_held(nest, knobs, &x)
-             : x.deal == FB_DEAL_RANKED   ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
-               : x.gathers ? of_gathered(nest, s, &x, cache_bytes)
+    work w = sorted                         ? of_sorted(nest, s, &x, &added, cache_bytes)
+             : atomics                      ? of_atomics(nest, s, &x, &added)
+             : s->scatter                   ? of_scatter(nest, s, &x)
+             : x.cut || x.band || x.fetched ? of_held(nest, knobs, &x)
+             : x.deal == FB_DEAL_RANKED     ? x.parts > 1 ? of_ranked(nest, s, &x) : of_ranked_rows(&x)
+                 : x.gathers ? of_gathered(nest, s, &x, cache_bytes)
              : x.deal == FB_DEAL_COLUMNS && x.team == 1 && x.each > 1 ? of_windows(nest, s, &x)
              : s->n_passes                                            ? of_rows(nest, knobs, s, &x)
                                                                       : of_elements(nest, knobs, s, &x, cache_bytes);
