@@ -62,12 +62,13 @@ static bool varies(const fb_section *s, const fb_value *v)
     return v->rows >> (s->rows.n - 1) & 1;
 }
 
-/* Does every column have a sum of its own, and no rank? */
+/* Does every column have a sum of its own, in whole words, as blocks send them to each other, and no rank? */
 static bool sums_by_columns(const fb_nest *nest, const fb_section *s)
 {
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
-        if (v->kind == FB_VALUE_REDUCE && (!varies(s, v) || nest->graph->nodes[v->node].op == FB_OP_RANK)) return false;
+        const bool word = v->dtype != FB_BOOL && nest->graph->nodes[v->node].op != FB_OP_RANK;
+        if (v->kind == FB_VALUE_REDUCE && (!varies(s, v) || !word)) return false;
     }
     return true;
 }
