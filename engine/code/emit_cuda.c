@@ -37,6 +37,8 @@ typedef struct {
     const char *row;   /* FB_DEAL_COLUMNS: this thread's */
     const char **sums; /* by value: what an element is added to; NULL: to the value's own name */
     int pass;
+    fb_replaced
+        grouped; /* the last variable of a group's elements, where what it is divided by is the same for all of them */
 } frame;
 
 /* How one space (or the rows of an elementwise section) is walked. */
@@ -337,17 +339,60 @@ static bool root_is_here(const fb_root *r, int space, int depth)
     return r->space == space && r->depth == depth;
 }
 
+/* Does `at` divide `last` by something that groups of so many neighbours are a part of? All of one have the same quotient. */
+static bool shares_quotient(const frame *f, fb_ix at, fb_ix last, int vector)
+{
+    enum { ROOM = 8 };
+    int64_t by[ROOM];
+    fb_index_pool *pool = f->e->nest->pool;
+    const int n = fb_ix_uses(pool, at, last) ? fb_ix_divisors(pool, at, last, by, ROOM) : 0;
+    for (int i = 0; i < n; i++)
+        if (by[i] % vector == 0) return true;
+    return false;
+}
+
+/* … anything of a section of elements. */
+static bool any_shares_quotient(const frame *f, fb_ix last, int vector)
+{
+    const fb_nest *nest = f->e->nest;
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (v->kind != FB_VALUE_LOAD) continue;
+        if (shares_quotient(f, v->at, last, vector)) return true;
+        for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer)
+            if (shares_quotient(f, nest->whens[c].at, last, vector)) return true;
+    }
+    return false;
+}
+
+/* Writes the last variable as its group's number and the place in it, where quotients are then the same for all of a group
+ * and made once: windows along lines of pictures. */
+static void divide_group(frame *f, const walk *w)
+{
+    fb_emitter *e = f->e;
+    fb_index_pool *pool = e->nest->pool;
+    const fb_ix last = w->space->var[w->space->n - 1];
+    const int64_t groups = w->space->extent[w->space->n - 1] / w->vector;
+    if (w->apart || e->replaced || f->s->n_passes || f->s->scatter || !any_shares_quotient(f, last, w->vector)) return;
+    const fb_ix group = fb_ix_var(pool, "fb_group", groups), place = fb_ix_var(pool, w->v, w->vector);
+    fb_emit(e, "const fb_at fb_group = %s / %d;", var_name(e, w->first), w->vector);
+    f->grouped = (fb_replaced){last, fb_ix_add(pool, fb_ix_scale(pool, group, w->vector), place)};
+    e->replaced = &f->grouped;
+}
+
 /* Opens a group's elements, one after the other. */
 static void open_each(frame *f, const walk *w)
 {
     fb_ix last = w->space->var[w->space->n - 1];
     fb_emit_unrolled(f->e, w->v, fb_emit_number(f->e, w->vector));
     fb_emit(f->e, "const fb_at %s = %s + %s;", var_name(f->e, last), var_name(f->e, w->first), w->v);
+    divide_group(f, w);
     if (w->apart) fb_emit_if(f->e, "%s < %" PRId64, var_name(f->e, last), w->space->extent[w->space->n - 1]);
 }
 
 static void close_each(frame *f, const walk *w)
 {
+    if (f->e->replaced == &f->grouped) f->e->replaced = NULL;
     if (w->apart) fb_emit_close(f->e);
     fb_emit_close(f->e);
 }

@@ -19,16 +19,16 @@ static fb_id set_apart(fb_graph *g, fb_id x, int64_t from, int64_t to)
     return slice(g, view(g, apart, DIMS(s.dim[0], s.dim[1], 2 * s.dim[2])), 2, from, to);
 }
 
-/* All windows of 3 × 3 over the last two dimensions, the windows' elements before their places. */
-static fb_id windows(fb_graph *g, fb_id x)
+/* All windows of 3 × 3 over the last two dimensions, so many apart, the windows' elements before their places. */
+static fb_id windows(fb_graph *g, fb_id x, int step)
 {
     fb_shape s = g->nodes[x].shape;
-    fb_attrs high = {.dim = 1, .stop = 3, .step = 1}, wide = {.dim = 2, .stop = 3, .step = 1};
+    fb_attrs high = {.dim = 1, .stop = 3, .step = step}, wide = {.dim = 2, .stop = 3, .step = step};
     fb_id at = add_node(g, FB_OP_UNFOLD, NULL, &high, 1, &x);
     at = add_node(g, FB_OP_UNFOLD, NULL, &wide, 1, &at);
     fb_attrs order = {.n_axes = 5, .axes = {0, 3, 4, 1, 2}};
     at = add_node(g, FB_OP_PERMUTE, NULL, &order, 1, &at);
-    return view(g, at, DIMS(9 * s.dim[0], (s.dim[1] - 2) * (s.dim[2] - 2)));
+    return view(g, at, DIMS(9 * s.dim[0], ((s.dim[1] - 3) / step + 1) * ((s.dim[2] - 3) / step + 1)));
 }
 
 static fb_graph *finished(fb_graph *g, fb_id first, fb_id second)
@@ -61,7 +61,13 @@ static fb_graph *apart_halves(void)
 static fb_graph *windows_of(fb_dtype dtype)
 {
     fb_graph *g = fb_graph_new("windows");
-    return finished(g, node1(g, FB_OP_NEG, "neg", windows(g, values(g, DIMS(5, 34, 34), dtype))), FB_NONE);
+    return finished(g, node1(g, FB_OP_NEG, "neg", windows(g, values(g, DIMS(5, 34, 34), dtype), 1)), FB_NONE);
+}
+
+static fb_graph *windows_apart(int64_t high, int64_t wide, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("windows");
+    return finished(g, node1(g, FB_OP_NEG, "neg", windows(g, values(g, DIMS(2, high, wide), dtype), 2)), FB_NONE);
 }
 
 /* x turned, and y; their sum. */
@@ -561,6 +567,19 @@ static void what_alternates_is_one_pack(void **state)
     expect_dealt(sizeof cases / sizeof *cases, cases);
 }
 
+/* Windows that lie apart: the line that all of a group's are on is found once, where lines are whole groups. */
+static void groups_share_their_line(void **state)
+{
+    (void)state;
+    static const char line[] = "fb_group / ";
+    const dealt cases[] = {
+        {windows_apart(9, 33, FB_BF16), line, FB_KNOB_ROWS, 0, 0, false},
+        {windows_apart(7, 65, FB_F32), line, FB_KNOB_ROWS, 0, 0, false},
+        {windows_apart(17, 25, FB_BF16), line, FB_KNOB_ROWS, 0, 0, true}, /* lines of 12 and groups of 8 */
+    };
+    expect_dealt(sizeof cases / sizeof *cases, cases);
+}
+
 /* Steps that are no multiple of the parts, parts without a step, several rows, products. */
 static void a_row_of_running_values_has_parts(void **state)
 {
@@ -613,13 +632,13 @@ static void rows_are_sorted_by_teams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_elements),         cmocka_unit_test(squares_are_turned),
-        cmocka_unit_test(an_index_is_shared),         cmocka_unit_test(points_are_added_in_any_order),
-        cmocka_unit_test(columns_fill_the_device),    cmocka_unit_test(windows_are_joined),
-        cmocka_unit_test(rows_are_looked_up_once),    cmocka_unit_test(what_is_slow_is_kept),
-        cmocka_unit_test(halves_take_turns),          cmocka_unit_test(rows_share_what_they_load),
-        cmocka_unit_test(columns_have_parts),         cmocka_unit_test(a_row_of_running_values_has_parts),
-        cmocka_unit_test(first_places_are_listed),    cmocka_unit_test(rows_are_sorted_by_teams),
-        cmocka_unit_test(what_alternates_is_one_pack)};
+        cmocka_unit_test(test_many_elements),          cmocka_unit_test(squares_are_turned),
+        cmocka_unit_test(an_index_is_shared),          cmocka_unit_test(points_are_added_in_any_order),
+        cmocka_unit_test(columns_fill_the_device),     cmocka_unit_test(windows_are_joined),
+        cmocka_unit_test(rows_are_looked_up_once),     cmocka_unit_test(what_is_slow_is_kept),
+        cmocka_unit_test(halves_take_turns),           cmocka_unit_test(rows_share_what_they_load),
+        cmocka_unit_test(columns_have_parts),          cmocka_unit_test(a_row_of_running_values_has_parts),
+        cmocka_unit_test(first_places_are_listed),     cmocka_unit_test(rows_are_sorted_by_teams),
+        cmocka_unit_test(what_alternates_is_one_pack), cmocka_unit_test(groups_share_their_line)};
     return cmocka_run_group_tests_name("deals", tests, NULL, NULL);
 }
