@@ -11,7 +11,7 @@
 #include "device/cuda/parts.h"
 
 enum { ID_X = 1, ID_W, ID_Y, ID_ADDEND, ID_BIAS, ID_BETWEEN }; /* the last: of what is never stored, from here on */
-enum { PROPOSED = 8, PROPOSED_TURNED = 4, ASKED = 24, DIMS = 2 + FB_CONVOLUTION_SPACE };
+enum { PROPOSED = 8, PROPOSED_TURNED = 8, ASKED = 24, DIMS = 2 + FB_CONVOLUTION_SPACE };
 
 /* A call whose tensors are turned into room of its own, and its result out of it. */
 typedef struct {
