@@ -82,6 +82,14 @@ static int64_t mark(const fb_nest *nest, fb_section *s, fb_long_life *of, int ve
     return bytes;
 }
 
+static bool overwrites(const fb_section *s)
+{
+    for (int i = 0; i < s->n_values; i++)
+        for (int r = 0; r < s->n_roots; r++)
+            if (s->values[i].kind == FB_VALUE_LOAD && s->values[i].node == s->roots[r].storage) return true;
+    return false;
+}
+
 bool fb_held_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
 {
     if (x->deal != FB_DEAL_ROWS || x->team < nest->target->warp || !is_such(nest, x->section)) return false;
@@ -97,6 +105,8 @@ bool fb_held_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedul
     int team = x->team;
     while (team <= MOST_TEAM && fb_ceil_div(groups, team) * registers > MOST_REGISTERS) team *= 2;
     if (team > MOST_TEAM && team > x->team) return false;
+    /* teams past the last row have it again, and would read what is overwritten meanwhile */
+    if (team <= nest->target->warp && x->rows % x->rows_a_block && overwrites(s)) return false;
     if (team > nest->target->warp) {
         x->threads = team;
         x->rows_a_block = 1;
