@@ -256,8 +256,7 @@ static bool is_computed_here(const fb_id *nodes, int n, fb_id node)
  * the other, which was, is read from what both are views of (set_operand). */
 static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id *nodes, int n, bool library)
 {
-    bool copied = library && (node == l->laid[0] || node == l->laid[1]);
-    for (; !copied; node = l->g->nodes[node].args[0]) {
+    for (; !(library && (node == l->laid[0] || node == l->laid[1])); node = l->g->nodes[node].args[0]) {
         if (n && nodes[0] <= node && node <= nodes[n - 1] && is_computed_here(nodes, n, node)) return;
         if (fb_node_class(l->g, node) != FB_CLASS_VIEW) break;
     }
@@ -496,7 +495,7 @@ void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
 static void lay_out_operands(fb_lowering *l, const fb_contraction *c)
 {
     for (int arg = 0; arg < 2; arg++) {
-        fb_id view = c->operand[arg];
+        const fb_id view = fb_storage_laid(l->g, c->node, arg);
         l->laid[arg] = fb_library_lays_out(&l->machine, l->g, c->node, arg) ? view : FB_NONE;
         if (l->laid[arg] == FB_NONE) continue;
         l->elsewhere[arg] = l->buffer_of[view];

@@ -62,6 +62,48 @@ static bool even_batches(const fb_shape *result, const fb_shape *operand, const 
     return true;
 }
 
+/* Does a view exchange its last two dims, and nothing else? */
+static bool transposes(const fb_node *n)
+{
+    const int rank = n->shape.rank;
+    if (n->op != FB_OP_PERMUTE || rank < 2) return false;
+    for (int d = 0; d < rank - 2; d++)
+        if (n->attrs->axes[d] != d) return false;
+    return n->attrs->axes[rank - 1] == rank - 2;
+}
+
+/* Of neighbours along the last dim of a view, from its middle, as many as are neighbours in memory. */
+static int neighbours_in_memory(const fb_graph *g, fb_id view)
+{
+    enum { LOOKED_AT = 64 };
+    const fb_shape *s = &g->nodes[view].shape;
+    const int last = s->rank - 1;
+    fb_index_pool *pool = fb_index_pool_new();
+    fb_ix at[FB_MAX_RANK], along = fb_ix_var(pool, "along", s->dim[last]);
+    fb_access access;
+    for (int d = 0; d < last; d++) at[d] = fb_ix_const(pool, s->dim[d] / 2);
+    at[last] = along;
+    fb_access_at(g, pool, view, at, &access);
+    const fb_ix offset = fb_storage_offset(g, pool, access.base, access.coords);
+    int n = 0;
+    for (int64_t i = 0, before = 0, here = 0; i < s->dim[last] && i < LOOKED_AT; i++, before = here) {
+        if (!fb_ix_is_const(pool, fb_ix_substitute(pool, offset, along, fb_ix_const(pool, i)), &here)) break;
+        n += i > 0 && here == before + 1;
+    }
+    fb_index_pool_free(pool);
+    return n;
+}
+
+fb_id fb_storage_laid(const fb_graph *g, fb_id product, int arg)
+{
+    const fb_id operand = g->nodes[product].args[arg];
+    if (!transposes(&g->nodes[operand])) return operand;
+    const fb_id of = g->nodes[operand].args[0];
+    return fb_node_class(g, of) == FB_CLASS_VIEW && neighbours_in_memory(g, of) > neighbours_in_memory(g, operand)
+               ? of
+               : operand;
+}
+
 fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK])
 {
     fb_id operand = g->nodes[product].args[arg], base;
@@ -69,7 +111,13 @@ fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int
     const fb_shape *s = &g->nodes[operand].shape, *result = &g->nodes[product].shape;
     if (fb_access_strided(g, operand, &base, &offset, strides) && blas_matrix(s, strides))
         return even_batches(result, s, strides) ? FB_OPERAND_LIES : FB_OPERAND_UNEVEN;
-    fb_shape_strides(s, strides);
+    const bool turned = fb_storage_laid(g, product, arg) != operand;
+    fb_shape_strides(turned ? &g->nodes[g->nodes[operand].args[0]].shape : s, strides);
+    if (turned) {
+        const int64_t row = strides[s->rank - 1];
+        strides[s->rank - 1] = strides[s->rank - 2];
+        strides[s->rank - 2] = row;
+    }
     return even_batches(result, s, strides) ? FB_OPERAND_LAID_OUT : FB_OPERAND_UNEVEN;
 }
 

@@ -40,6 +40,9 @@ bool fb_storage_from_own(const fb_graph *g, fb_id node, void *bytes);
  * what is no such matrix is laid out first, row by row. Batches of them that no one stride serves are left to loops. */
 typedef enum { FB_OPERAND_LIES, FB_OPERAND_LAID_OUT, FB_OPERAND_UNEVEN } fb_operand_way;
 fb_operand_way fb_storage_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK]);
+/* The view that is laid out for it then: the operand, or what it is the transpose of, where more neighbours of that are
+ * neighbours in memory (windows before their places: runs of three elements, and of a picture's line the other way round). */
+fb_id fb_storage_laid(const fb_graph *g, fb_id product, int arg);
 /* A matrix that BLAS takes, of these extents and strides (in elements): one of the strides is 1 and the other steps over
  * whole lines. */
 bool fb_storage_is_matrix(int64_t rows, int64_t cols, int64_t row, int64_t col);

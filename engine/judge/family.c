@@ -125,7 +125,8 @@ static double laying_out_us(const fb_graph *g, const fb_machine *m, fb_id contra
         if (!fb_library_lays_out(m, g, contraction, arg)) continue;
         fb_arena *arena = fb_arena_new();
         fb_verdict why;
-        fb_analysis copy = {.kernel = {.graph = g, .n_stored = 1, .stored = &g->nodes[contraction].args[arg]}};
+        const fb_id laid = fb_storage_laid(g, contraction, arg);
+        fb_analysis copy = {.kernel = {.graph = g, .n_stored = 1, .stored = &laid}};
         copy.nest = fb_nest_build(arena, &copy.kernel, m, &why);
         if (copy.nest) fb_nest_facts_of(copy.nest, &copy.facts);
         if (copy.nest) us += scalar_us(g, m, &copy);
