@@ -413,6 +413,35 @@ static void what_is_made_of_a_products_rows_lies_as_it_is_read(void **state)
     }
 }
 
+/* Windows of three places, element by element: along places neighbours are neighbours in memory, along a window three are. A
+ * product with their transpose has them laid out, and reads their columns. */
+static void windows_are_laid_out_as_they_lie(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("");
+    fb_id x = add_input(g, "x", FB_F32, SHAPE(2, 18)), dy = add_input(g, "dy", FB_F32, SHAPE(2, 5, 16));
+    fb_id at = add_op(g, FB_OP_UNFOLD, ARGS(x), &(fb_attrs){.dim = 1, .stop = 3, .step = 1}); /* [2, 16, 3] */
+    fb_id windows = add_op(g, FB_OP_PERMUTE, ARGS(at), &(fb_attrs){.n_axes = 3, .axes = {0, 2, 1}});
+    fb_id back = add_op(g, FB_OP_PERMUTE, ARGS(windows), &(fb_attrs){.n_axes = 3, .axes = {0, 2, 1}});
+    fb_id apart = add_op(g, FB_OP_PAD, ARGS(back), &(fb_attrs){.before = {0, 0, 1}}); /* no strides tell of zeros */
+    fb_id turned = add_op(g, FB_OP_PERMUTE, ARGS(apart), &(fb_attrs){.n_axes = 3, .axes = {0, 2, 1}});
+    fb_id rows = add_input(g, "w", FB_F32, SHAPE(2, 7, 4)), product = add_op(g, FB_OP_MATMUL, ARGS(rows, turned), NULL);
+    fb_id other = add_op(g, FB_OP_MATMUL, ARGS(dy, apart), NULL);
+    int64_t s[FB_MAX_RANK];
+    assert_int_equal(fb_storage_operand(g, product, 1, s), FB_OPERAND_LAID_OUT);
+    assert_int_equal(fb_storage_laid(g, product, 1), turned); /* [2, 4, 16]: its lines are runs of 16 */
+    assert_true(s[0] == 64 && s[1] == 16 && s[2] == 1);
+    assert_int_equal(fb_storage_operand(g, other, 1, s), FB_OPERAND_LAID_OUT);
+    assert_int_equal(fb_storage_laid(g, other, 1), apart); /* no transpose itself: as it is */
+    fb_id lines = add_op(g, FB_OP_PAD, ARGS(windows), &(fb_attrs){.before = {0, 1, 0}}); /* [2, 4, 16] */
+    fb_id across = add_op(g, FB_OP_PERMUTE, ARGS(lines), &(fb_attrs){.n_axes = 3, .axes = {0, 2, 1}});
+    fb_id last = add_op(g, FB_OP_MATMUL, ARGS(dy, across), NULL);
+    assert_int_equal(fb_storage_operand(g, last, 1, s), FB_OPERAND_LAID_OUT);
+    assert_int_equal(fb_storage_laid(g, last, 1), lines);
+    assert_true(s[0] == 64 && s[1] == 1 && s[2] == 16);
+    fb_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +450,7 @@ int main(void)
         cmocka_unit_test(what_is_made_of_a_products_rows_lies_as_it_is_read),
         cmocka_unit_test(test_random_chains),
         cmocka_unit_test(test_strided),
+        cmocka_unit_test(windows_are_laid_out_as_they_lie),
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_broadcast),
         cmocka_unit_test(test_towers),
