@@ -503,7 +503,7 @@ void fb_why_conclusion(const fb_why *why, char to[240])
     if (why->tie && why->verdict[why->of].what == FB_SAME)
         snprintf(to, 240, "the same: the parts make up for each other");
     else if (why->tie)
-        snprintf(to, 240, "it cannot be told which is faster: the parts may be chance");
+        snprintf(to, 240, "it cannot be told whether they differ: the parts may be chance");
     else if (id == FB_WHY_NONE)
         snprintf(to, 240, "nothing that is known explains the difference");
     else if (rest && why->rest_in_kernels)
