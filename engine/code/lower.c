@@ -252,11 +252,11 @@ static bool is_computed_here(const fb_id *nodes, int n, fb_id node)
 }
 
 /* The value in memory that `node` is a view of, or is itself; nothing where these nodes compute it, or where it is a
- * source that is computed on the way. An operand that was laid out for a library call is the copy; one that is a view of
- * the other, which was, is read from what both are views of (set_operand). */
-static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id *nodes, int n, bool library)
+ * source that is computed on the way. An operand that was laid out for a library call (`laid`, else FB_NONE) is the copy; one that
+ * is a view of the other, which was, is read from what both are views of (set_operand). */
+static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id *nodes, int n, bool library, fb_id laid)
 {
-    for (; !(library && (node == l->laid[0] || node == l->laid[1])); node = l->g->nodes[node].args[0]) {
+    for (; node != laid; node = l->g->nodes[node].args[0]) {
         if (n && nodes[0] <= node && node <= nodes[n - 1] && is_computed_here(nodes, n, node)) return;
         if (fb_node_class(l->g, node) != FB_CLASS_VIEW) break;
     }
@@ -282,7 +282,7 @@ static void set_copy_places(fb_lowering *l, fb_id node, int to, const fb_window 
     places reads = {0}, stores = {0};
     const fb_node *n = &l->g->nodes[node];
     bool view = fb_node_class(l->g, node) == FB_CLASS_VIEW;
-    add_reads(l, &reads, view ? n->args[0] : node, NULL, 0, false);
+    add_reads(l, &reads, view ? n->args[0] : node, NULL, 0, false, FB_NONE);
     fb_window at = window ? *window : (fb_window){0};
     FB_VEC_PUSH(&stores.at, ((fb_place){node, to, at.offset, at.advance}));
     set_places(l, &l->launches.at[l->launches.n - 1], &reads, &stores);
@@ -305,7 +305,7 @@ static void set_group_places(fb_lowering *l, fb_launch *launch, const fb_group *
         /* what follows the product reads what its operands are views of, and not the copies laid out for it */
         bool library = launch->kind == FB_LAUNCH_GEMM && fb_op_get(n->op)->cls == FB_CLASS_CONTRACTION;
         for (int a = n->op == FB_OP_ASSIGN; a < n->n_args; a++)
-            add_reads(l, &reads, n->args[a], group->nodes, group->n_nodes, library);
+            add_reads(l, &reads, n->args[a], group->nodes, group->n_nodes, library, library ? l->laid[a] : FB_NONE);
     }
     for (int i = 0; i < group->n_stored; i++) {
         fb_id stored = group->stored[i], storage = storage_of(l, group, stored);
