@@ -97,6 +97,17 @@ FB_WIDE_COLUMNS(112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
 FB_WIDE_COLUMNS(120, "%60", "%61", "%62", "%63", "%64", "%65", "%66")
 FB_WIDE_COLUMNS(128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
 
+// Of the registers that threads of a block began with, those that only copy give some to those that multiply.
+template <int N> FB_DEVICE void fb_registers_fewer()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> FB_DEVICE void fb_registers_more()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
 // The warpgroup that a thread belongs to, known to be the same for all of a warp.
 FB_DEVICE int fb_warpgroup()
 {

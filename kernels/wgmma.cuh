@@ -12,8 +12,7 @@
 //
 // so only a small part of the results is left to be made when the last step has come. Two groups take turns: one multiplies
 // while the other makes something of its sums, since neither the tensor cores nor the rest of a multiprocessor does both at
-// once for one group (multiplications with a left operand in registers keep their warps until they are under way). Only the
-// second product's first step goes along with what is between: 64 of its k are multiplied while the next are made.
+// once for one group (multiplications with a left operand in registers keep their warps until they are under way).
 // Blocks begin with different steps, and ask for other parts of the right operands at one time.
 //
 // A *tile* in shared memory is strips of 64 elements, 128 bytes, a line, in lines along the operand's contiguous dimension;
@@ -142,17 +141,6 @@ FB_DEVICE void fb_count_copies(unsigned long long *count)
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(fb_shared_address(count)) : "memory");
 }
 
-// Of the registers that threads of a block began with, those that only copy give some to those that multiply.
-template <int N> FB_DEVICE void fb_registers_fewer()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
-}
-
-template <int N> FB_DEVICE void fb_registers_more()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
-}
-
 // Where the result is rounded to 16 bits, as fb_sigmoidh, in half as many instructions: e^-x too small for a float is 0, and
 // one too large makes 0.
 FB_DEVICE float fb_sigmoid_wide(float x)
@@ -176,9 +164,8 @@ FB_DEVICE float fb_relu_wide(float x)
 template <class T> FB_DEVICE T fb_relu_wide(T x) { return x < 0 ? 0 : x; }
 
 // ROWS: of a block, 64 for each warpgroup that multiplies. WIDTH: columns of the first product and k of the second, INSIDE of
-// them in the operands; DEPTH: k of the first; COLUMNS: of the second. All are whole strips of 64 elements. STAGED: results go
-// through shared memory. LENDS: the copying warps give registers to the others.
-template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, int STAGES, bool STAGED = false, bool LENDS = false> struct fb_chain_wide {
+// them in the operands; DEPTH: k of the first; COLUMNS: of the second. All are whole strips of 64 elements.
+template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, int STAGES> struct fb_chain_wide {
     static constexpr int STRIP = 64, LINE_BYTES = 128, WIDE = 128;          // threads of a warpgroup
     static constexpr int GROUPS = ROWS / 64, THREADS = WIDE * (GROUPS + 1); // the last group copies
     static constexpr int FIRST = DEPTH / STRIP, SECOND = COLUMNS / STRIP, STEPS = FIRST + SECOND;
@@ -197,10 +184,10 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
         }
 
         // The tile, dealt round the copying threads in pieces. of(outer, k): as kernels/gemm.cuh takes operands.
-        template <int AT_ONCE = 16, class F> FB_DEVICE void load(ELEM *tile, F of)
+        template <class F> FB_DEVICE void load(ELEM *tile, F of)
         {
             constexpr int PIECES = ACROSS / 8;
-#pragma unroll(AT_ONCE)
+#pragma unroll 16
             for (int turn = 0; turn < LINES * PIECES / WIDE; turn++) {
                 const int i = turn * WIDE + threadIdx.x % WIDE, line = i / PIECES, at = i % PIECES * 8;
                 const int outer = ALONG_K ? line : at, k = ALONG_K ? at : line;
@@ -283,32 +270,6 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
             }
     }
 
-    // The same as ELEM, made where the sums lie: g(c, m, n) makes two neighbours in place. A warp's 16 lines of 128 bytes are
-    // swizzled in `piece` as tiles are, so that neither side meets a bank twice, and lanes beside each other store a whole
-    // line: to(x, m, n) for 8 neighbours. Beyond the last row g makes what is not stored.
-    template <bool RAGGED, class G, class T>
-    FB_DEVICE void send(float (&sums)[32], ELEM *piece, int row, int column, int rows, G g, T to)
-    {
-        const int lane = threadIdx.x & 31, line = lane >> 2, pair = (lane & 3) * 2;
-        unsigned made[16];
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            g(sums + 2 * i, row + line + i % 2 * 8, column + i / 2 * 8 + pair);
-            made[i] = fb_both(sums[2 * i], sums[2 * i + 1], ELEM());
-        }
-        __syncwarp(); // the step before has been read
-#pragma unroll
-        for (int i = 0; i < 16; i++)
-            *reinterpret_cast<unsigned *>(piece + (line + i % 2 * 8) * STRIP + (i / 2 ^ line) * 8 + pair) = made[i];
-        __syncwarp();
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int l = 4 * i + (lane >> 3), at = lane & 7;
-            const auto x = fb_load<8>(piece + l * STRIP + (at ^ (l & 7)) * 8);
-            if (!RAGGED || row + l < rows) to(x, row + l, column + at * 8);
-        }
-    }
-
     template <class A, class B0, class B1> static constexpr __device__ int stage_size()
     {
         return A::SIZE + B0::SIZE > B1::SIZE ? A::SIZE + B0::SIZE : B1::SIZE;
@@ -317,7 +278,6 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
     template <class A, class B0, class B1, class FA, class F0, class F1, class N>
     FB_DEVICE void copy(ELEM *tiles, counts *c, FA a_of, F0 b0_of, F1 b1_of, N near)
     {
-        constexpr int AT_ONCE = LENDS ? 6 : 16; // few registers are left
         near();
 #pragma unroll 1
         for (int s = 0; s < STEPS; s++) {
@@ -325,11 +285,11 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
             if (s >= STAGES) fb_count_wait(&c->empty[s % STAGES], (s / STAGES - 1) & 1);
             if (s < FIRST) {
                 const int k0 = (s + blockIdx.x) % FIRST * STRIP;
-                A::template load<AT_ONCE>(stage, [&](int m, int k) { return a_of(m, k0 + k); });
-                B0::template load<AT_ONCE>(stage + A::SIZE, [&](int n, int k) { return b0_of(k0 + k, n); });
+                A::load(stage, [&](int m, int k) { return a_of(m, k0 + k); });
+                B0::load(stage + A::SIZE, [&](int n, int k) { return b0_of(k0 + k, n); });
             } else {
                 const int n0 = (s - FIRST + blockIdx.x) % SECOND * STRIP;
-                B1::template load<AT_ONCE>(stage, [&](int n, int k) { return b1_of(k, n0 + n); });
+                B1::load(stage, [&](int n, int k) { return b1_of(k, n0 + n); });
             }
             fb_written_for_wide();
             fb_count_arrive(&c->full[s % STAGES]);
@@ -339,16 +299,11 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
     }
 
     // Stage s has come, and it is this group's turn: one multiplies while the other makes something of its sums.
-    FB_DEVICE void await(counts *c, int s, int group)
+    FB_DEVICE void begin(counts *c, int s, int group)
     {
         fb_count_wait(&c->full[s % STAGES], s / STAGES & 1);
         fb_written_for_wide(); // what was copied, too
         if (GROUPS == 2 && (group || s)) fb_count_wait(&c->turn[group], (group ? s : s - 1) & 1);
-    }
-
-    FB_DEVICE void begin(counts *c, int s, int group)
-    {
-        await(c, s, group);
         fb_wide_begin();
     }
 
@@ -365,20 +320,17 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
         if (threadIdx.x % 32 == 0) fb_count_arrive(&c->empty[s % STAGES]);
     }
 
-    struct nowhere {};
-
     // near: what is brought to lie beside the tiles; f: of an element of the first product; g: what becomes of the second, see
-    // `each`; if STAGED, g and to: see `send`. RAGGED: of the block's rows there may be but `rows`.
-    template <int VECTOR, bool RAGGED, bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class FA, class F0, class F1, class N, class F, class G, class T = nowhere>
-    FB_DEVICE void run(unsigned char *shared, int rows, FA a_of, F0 b0_of, F1 b1_of, N near, F f, G g, T to = T())
+    // `each`. RAGGED: of the block's rows there may be but `rows`; warps that have all of theirs go without conditions.
+    template <int VECTOR, bool RAGGED, bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class FA, class F0, class F1, class N, class F, class G>
+    FB_DEVICE void run(unsigned char *shared, int rows, FA a_of, F0 b0_of, F1 b1_of, N near, F f, G g)
     {
         using A = operand<A_ALONG_K, ROWS, STRIP>;
         using B0 = operand<B0_ALONG_K, WIDTH, STRIP>;
         using B1 = operand<B1_ALONG_K, STRIP, WIDTH>;
         constexpr int STAGE = stage_size<A, B0, B1>();
         ELEM *const tiles = reinterpret_cast<ELEM *>(shared);
-        ELEM *const pieces = tiles + STAGES * STAGE, *const piece = pieces + threadIdx.x / 32 * (16 * STRIP);
-        counts *const c = reinterpret_cast<counts *>(pieces + (STAGED ? ROWS * STRIP : 0));
+        counts *const c = reinterpret_cast<counts *>(tiles + STAGES * STAGE);
         if (threadIdx.x == 0) {
             for (int i = 0; i < STAGES; i++) {
                 fb_count_start(&c->full[i], 2 * WIDE);
@@ -389,24 +341,12 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
         __syncthreads();
         const int group = threadIdx.x / WIDE, row = threadIdx.x / 32 * 16; // of the warp
         if (group == GROUPS) {
-            if constexpr (LENDS) fb_registers_fewer<56>();
             copy<A, B0, B1>(tiles, c, a_of, b0_of, b1_of, near);
             return;
         }
-        if constexpr (LENDS) fb_registers_more<224>();
-        // What is made of the sums of step s, 64 columns.
-        const auto results = [&](float(&now)[32], int s) {
-            const int column = (s - FIRST + blockIdx.x) % SECOND * STRIP;
-            if constexpr (STAGED)
-                send<RAGGED>(now, piece, row, column, rows, g, to);
-            else if (!RAGGED || row + 16 <= rows) // warps that have all of their rows go without conditions
-                each<VECTOR, false>(now, row, column, rows, g);
-            else
-                each<VECTOR, true>(now, row, column, rows, g);
-        };
         unsigned h[WIDTH / 16][4];
         {
-            float sums[WIDTH / 2], now[32];
+            float sums[WIDTH / 2];
 #pragma unroll
             for (int i = 0; i < WIDTH / 2; i++) sums[i] = 0;
 #pragma unroll(FIRST <= 4 ? FIRST : 1)
@@ -419,45 +359,35 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
                 done(c, s);
             }
             const int m = row + (threadIdx.x % 32 >> 2), n = threadIdx.x % 4 * 2;
-            ELEM *const stage = tiles + FIRST % STAGES * STAGE;
 #pragma unroll
-            for (int i = 0; i < 32; i++) now[i] = 0;
-            await(c, FIRST, group);
+            for (int i = 0; i < WIDTH / 2; i += 2) {
+                float two[2];
 #pragma unroll
-            for (int from = 0; from < WIDTH; from += STRIP) {
-#pragma unroll
-                for (int i = from / 2; i < (from + STRIP) / 2; i += 2) {
-                    float two[2];
-#pragma unroll
-                    for (int e = 0; e < 2; e++) {
-                        const int at = n + i / 4 * 8 + e;
-                        const bool inside = INSIDE == WIDTH || at < INSIDE;
-                        const float x = f(m + (i >> 1 & 1) * 8, inside ? at : INSIDE - 1, sums[i + e]);
-                        two[e] = inside ? x : 0;
-                    }
-                    h[i / 8][i / 2 % 4] = fb_both(two[0], two[1], ELEM());
+                for (int e = 0; e < 2; e++) {
+                    const int at = n + i / 4 * 8 + e;
+                    const bool inside = INSIDE == WIDTH || at < INSIDE;
+                    const float x = f(m + (i >> 1 & 1) * 8, inside ? at : INSIDE - 1, sums[i + e]);
+                    two[e] = inside ? x : 0;
                 }
-                fb_wide_begin();
-#pragma unroll
-                for (int k = from; k < from + STRIP; k += 16) fb_wide_64<B1::TURNED>(now, h[k / 16], B1::at(stage, 0, k), k > 0, ELEM());
-                if (from + STRIP < WIDTH) fb_wide_mark();
+                h[i / 8][i / 2 % 4] = fb_both(two[0], two[1], ELEM());
             }
-            sent(c, group);
-            done(c, FIRST);
-            results(now, FIRST);
         }
-#pragma unroll(SECOND > 1 && SECOND <= 4 ? SECOND - 1 : 1)
-        for (int s = FIRST + 1; s < STEPS; s++) {
+#pragma unroll 1
+        for (int s = FIRST; s < STEPS; s++) {
             ELEM *const stage = tiles + s % STAGES * STAGE;
-            float now[32];
+            float sums[32];
 #pragma unroll
-            for (int i = 0; i < 32; i++) now[i] = 0;
+            for (int i = 0; i < 32; i++) sums[i] = 0;
             begin(c, s, group);
 #pragma unroll
-            for (int k = 0; k < WIDTH; k += 16) fb_wide_64<B1::TURNED>(now, h[k / 16], B1::at(stage, 0, k), k > 0, ELEM());
+            for (int k = 0; k < WIDTH; k += 16) fb_wide_64<B1::TURNED>(sums, h[k / 16], B1::at(stage, 0, k), k > 0, ELEM());
             sent(c, group);
             done(c, s);
-            results(now, s);
+            const int column = (s - FIRST + blockIdx.x) % SECOND * STRIP;
+            if (!RAGGED || row + 16 <= rows)
+                each<VECTOR, false>(sums, row, column, rows, g);
+            else
+                each<VECTOR, true>(sums, row, column, rows, g);
         }
     }
 };

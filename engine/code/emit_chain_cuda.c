@@ -25,8 +25,7 @@ typedef struct {
 int fb_emit_cuda_chain_threads(fb_emitter *e)
 {
     fb_chain_tile tile = fb_schedule_chain_tile_had(e->nest, e->knobs);
-    if (tile.copiers || tile.lends)
-        e->function->sharing = 1; /* a block that moves registers between its warps stands alone */
+    if (tile.copiers) e->function->sharing = 1; /* a block that moves registers between its warps stands alone */
     return tile.threads;
 }
 
@@ -354,7 +353,6 @@ static void write_turn(const writer *w)
 /* ---- the kernel ---- */
 
 static void write_results(const writer *w);
-static void write_staged_results(const writer *w);
 
 /* Neighbours in a row that become results together. */
 static int vector_of(const writer *w)
@@ -402,10 +400,7 @@ static void write_run(const writer *w)
     }
     if (w->tile.attends) write_seen(w);
     write_middle(w);
-    if (w->tile.staged)
-        write_staged_results(w);
-    else if (groups)
-        write_results(w);
+    if (groups) write_results(w);
     e->spell = spell;
     fb_emit_close_by(e, NULL);
 }
@@ -414,36 +409,6 @@ static const char *last_sum(fb_emitter *e, fb_id node, fb_ix at)
 {
     (void)node, (void)at;
     return e->chip[0];
-}
-
-/* Row fb_m of the block, of all members' rows. */
-static const char *row_of(const writer *w)
-{
-    if (!is_variable(w, w->c->member)) return "(m0 + fb_m)";
-    return fb_arena_printf(w->e->arena, "(%s * %" PRId64 " + m0 + fb_m)",
-                           fb_ix_var_name(w->e->nest->pool, w->c->member), w->c->rows);
-}
-
-/* How two neighbours are made, and where eight are stored. Of rows and columns beyond the last, the last are made. */
-static void write_staged_results(const writer *w)
-{
-    enum { PAIR = 2 };
-    fb_emitter *e = w->e;
-    const int64_t columns = last_of(w->c)->columns, rows = w->c->rows;
-    const bool ragged = rows % w->tile.rows, beyond = w->tile.columns > columns;
-    e->on_chip = last_sum;
-    fb_emit_section(e, 1);
-    e->chip[0] = "fb_c[v]";
-    fb_emit_open(e, "[&](%s *fb_c, const int %s, const int %s)", w->sum, ragged ? "fb_row" : "fb_m",
-                 beyond ? "fb_column" : "fb_n");
-    if (ragged) fb_emit(e, "const int fb_m = min(fb_row, (int)(%" PRId64 " - m0));", rows - 1);
-    if (beyond) fb_emit(e, "const int fb_n = min(fb_column, %" PRId64 ");", columns - PAIR);
-    fb_emit_cuda_make_group(e, PAIR, row_of(w), "fb_n", "fb_c");
-    fb_emit_close_by(e, "},");
-    fb_emit_open(e, "[&](const fb_pack<%s, %d> &fb_made, const int fb_m, const int fb_n)", w->element, FB_CHAIN_PIECE);
-    if (beyond) fb_emit(e, "if (fb_n >= %" PRId64 ") return;", columns);
-    fb_emit_cuda_put_group(e, FB_CHAIN_PIECE, row_of(w), "fb_n", "fb_made");
-    fb_emit_close_by(e, "});");
 }
 
 static void write_results(const writer *w)
@@ -471,8 +436,11 @@ static void write_results(const writer *w)
     }
     if (w->c->rows % w->tile.rows && !groups)
         fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") %s;", w->c->rows, each ? "return" : "break");
-    const char *point = fb_emit_name(e, "point");
-    fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), across,
+    const char *point = fb_emit_name(e, "point"), *row = "(m0 + fb_m)";
+    if (is_variable(w, w->c->member))
+        row = fb_arena_printf(e->arena, "(%s * %" PRId64 " + m0 + fb_m)", fb_ix_var_name(e->nest->pool, w->c->member),
+                              w->c->rows);
+    fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row, across,
             vector > 1 ? fb_arena_printf(e->arena, "fb_n / %d", vector) : "fb_n");
     fb_emit_cuda_load_group(e, vector, point);
     fb_emit_cuda_store_group(e, vector, NULL, NULL);
@@ -516,9 +484,8 @@ static void declare_tile(const writer *w)
                 t->rows, t->tile, last->depth, t->depth, t->columns, t->stages, t->copiers,
                 w->c->n_seen ? "true" : "false", t->rows > 64 ? "true" : "false", t->together);
     else if (t->wide)
-        fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d, %s, %s>;", w->element, t->rows,
-                t->tile, last->depth, t->depth, t->columns, t->stages, t->staged ? "true" : "false",
-                t->lends ? "true" : "false");
+        fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w->element, t->rows, t->tile,
+                last->depth, t->depth, t->columns, t->stages);
     else if (t->whole)
         fb_emit(e, "using fb_tile = fb_chain_whole<%s, %s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>;", w->element,
                 tensor, t->rows, t->tile, last->depth, t->depth, t->columns, t->step, FB_CHAIN_WARPS_M,

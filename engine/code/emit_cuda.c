@@ -2994,38 +2994,6 @@ void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ct
     store_group(&f, &w, 0, inside, ctx);
 }
 
-/* The `vector` neighbours from column `first` of line `line` on. */
-static walk declare_in_line(frame *f, int vector, const char *line, const char *first)
-{
-    const fb_space *rows = &f->s->rows;
-    fb_space lines = *rows;
-    lines.n--;
-    const walk w = walk_by(f->e, rows, vector, fb_space_points(rows) / vector);
-    declare_point(f, &lines, line);
-    fb_emit_cuda_declare(f->e, w.first, first);
-    return w;
-}
-
-void fb_emit_cuda_make_group(fb_emitter *e, int vector, const char *line, const char *first, const char *to)
-{
-    frame f = {.e = e, .s = e->section};
-    const walk w = declare_in_line(&f, vector, line, first);
-    const fb_val made = e->section->roots[0].value;
-    load_all(&f, &w);
-    open_each(&f, &w);
-    fb_emit_needed(e, made, FB_NONE);
-    fb_emit(e, "%s[%s] = %s;", to, w.v, fb_emit_ref(e, made));
-    close_each(&f, &w);
-}
-
-void fb_emit_cuda_put_group(fb_emitter *e, int vector, const char *line, const char *first, const char *pack)
-{
-    frame f = {.e = e, .s = e->section};
-    const walk w = declare_in_line(&f, vector, line, first);
-    const fb_root *r = &e->section->roots[0];
-    fb_emit(e, "fb_store(&%s, %s);", at_first(&f, &w, r->storage, r->table, r->at), pack);
-}
-
 void fb_emit_cuda_open_together(fb_emitter *e, int space, int vector, const char *first)
 {
     frame f = {.e = e, .s = e->section};

@@ -12,10 +12,6 @@ int fb_emit_cuda_vector(const fb_emitter *e, const fb_section *s);
  * loaded for all of them; then what is stored. `inside` writes what comes first for each. */
 void fb_emit_cuda_load_group(fb_emitter *e, int vector, const char *point);
 void fb_emit_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
-/* Of a section's only result, `vector` elements from `first` on along the last row variable, on line `line` of the others:
- * makes them the elements of array `to`; stores what was made elsewhere, `pack`. */
-void fb_emit_cuda_make_group(fb_emitter *e, int vector, const char *line, const char *first, const char *to);
-void fb_emit_cuda_put_group(fb_emitter *e, int vector, const char *line, const char *first, const char *pack);
 /* Asks for the lines of memory that a group of elements is in, of what is loaded anew for each row and column; bytes of
  * the largest element of those, 0: there are none. */
 void fb_emit_cuda_touch_group(fb_emitter *e, int vector, const char *point);

@@ -153,35 +153,11 @@ static bool choose_whole(const fb_nest *nest, fb_chain_tile *out, int size, cons
     return false;
 }
 
-/* Results that are made by pairs, as sums lie, and change places as 16 bits: one for each sum, of the sums' own type, in
- * memory by pieces. Not where what is loaded differs with row and column: that comes by pieces, too. */
-static bool is_staged(const fb_nest *nest, const fb_knobs *knobs)
-{
-    const fb_section *s = &nest->sections[1];
-    const fb_root *r = &s->roots[0];
-    if (s->n_roots != 1 || s->rows.n < 2 || s->rows.n <= s->blocked ||
-        s->rows.extent[s->rows.n - 1] != last_of(nest->chain)->columns || r->space != FB_NONE || r->table != FB_NONE ||
-        r->storage < 0)
-        return false;
-    const uint32_t last = 1u << (s->rows.n - 1);
-    if (nest->graph->nodes[r->storage].dtype != dtype_of(nest) ||
-        fb_schedule_vector(nest, knobs, s, FB_NONE) != FB_CHAIN_PIECE ||
-        !fb_packs_root(nest, s, r, s->rows.var[s->rows.n - 1], FB_CHAIN_PIECE))
-        return false;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        if (v->kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, v->node) && (v->rows & last) && (v->rows & ~last))
-            return false;
-    }
-    return true;
-}
-
 /* All columns of the first product as sums of whole warpgroups, what is between the products in their registers: where
  * there are columns enough for the instructions, and no more than registers. */
-static bool choose_wide(const fb_nest *nest, fb_chain_tile *out, int size, const fb_knobs *knobs)
+static bool choose_wide(const fb_nest *nest, fb_chain_tile *out, int size, const int64_t *knob)
 {
     enum { GROUP = 64, THREADS = 128, COUNTS = 16 };
-    const int64_t *knob = knobs->value;
     const fb_chain *c = nest->chain;
     int64_t width = last_of(c)->depth, columns = last_of(c)->columns;
     if (!c->wide || size != 2 || !has_first(c) || c->online || out->rows % GROUP) return false;
@@ -197,13 +173,9 @@ static bool choose_wide(const fb_nest *nest, fb_chain_tile *out, int size, const
     if ((knob[FB_KNOB_TILE_N] && knob[FB_KNOB_TILE_N] != t.tile) ||
         (knob[FB_KNOB_TILE_K] && knob[FB_KNOB_TILE_K] != t.step))
         return false;
-    t.staged = is_staged(nest, knobs);
-    /* both products' sums and what is between take more than the 168 registers of three warpgroups' threads; with less, several
-     * blocks may share a multiprocessor */
-    t.lends = t.rows > GROUP && t.tile > GROUP * 2;
-    int64_t stage = (int64_t)(t.rows + t.tile) * t.step * size, pieces = t.staged ? (int64_t)t.rows * t.step * size : 0;
+    int64_t stage = (int64_t)(t.rows + t.tile) * t.step * size;
     for (t.stages = WIDE_STAGES; t.stages > 1; t.stages--) {
-        t.shared_bytes = t.stages * (stage + COUNTS) + COUNTS + pieces;
+        t.shared_bytes = t.stages * (stage + COUNTS) + COUNTS;
         if ((knob[FB_KNOB_STAGES] && t.stages != knob[FB_KNOB_STAGES]) ||
             t.shared_bytes + FB_CHAIN_NEAR > c->shared_bytes)
             continue;
@@ -336,8 +308,7 @@ bool fb_schedule_chain_on_gpu(const fb_nest *nest)
 static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *t, fb_verdict *why)
 {
     const fb_chain *c = nest->chain;
-    if (!knobs) knobs = &fb_knobs_automatic;
-    const int64_t *knob = knobs->value;
+    const int64_t *knob = (knobs ? knobs : &fb_knobs_automatic)->value;
     fb_dtype dtype = dtype_of(nest);
     int size = fb_dtype_size(dtype);
     if (choose_attention(nest, t, size, knob)) return true;
@@ -353,7 +324,7 @@ static bool choose(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *t,
         bool few = t->rows > least && (t->blocks * 4 < (int64_t)c->units * 3 || t->rows / 2 >= c->rows);
         if (knob[FB_KNOB_TILE_M] ? t->rows != knob[FB_KNOB_TILE_M] : few) continue;
         if (t->blocks >= MOST_BLOCKS) continue;
-        if (choose_wide(nest, t, size, knobs) || choose_whole(nest, t, size, knob) || choose_tile(c, t, size, knob))
+        if (choose_wide(nest, t, size, knob) || choose_whole(nest, t, size, knob) || choose_tile(c, t, size, knob))
             return true;
     }
     if (knob[FB_KNOB_TILE_M] || knob[FB_KNOB_TILE_N] || knob[FB_KNOB_TILE_K] || knob[FB_KNOB_STAGES])
@@ -459,8 +430,7 @@ double fb_schedule_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb
                                              .width = x.tile,
                                              .columns = x.columns,
                                              .stages = x.stages,
-                                             .usual = x.usual,
-                                             .staged = x.staged});
+                                             .usual = x.usual});
     if (x.whole) {
         w.product[0] = (fb_tile_product){x.warp_rows, x.tile / FB_CHAIN_WARPS_N, x.depth};
         w.product[1] = (fb_tile_product){x.warp_rows, x.columns / FB_CHAIN_WARPS_N, x.tile};

@@ -11,15 +11,11 @@ enum { FB_CHAIN_WARPS_M = 2, FB_CHAIN_WARPS_N = 4 };
 enum { FB_CHAIN_STRIP = 64, FB_CHAIN_NEAR = 8192 };
 /* Neighbouring scores that a thread may make together. */
 enum { FB_CHAIN_TOGETHER = 8 };
-/* Neighbouring results that are stored together where they go through shared memory: 16 bytes. */
-enum { FB_CHAIN_PIECE = 8 };
 
 typedef struct {
     bool tensor;  /* tensor cores: 16-bit operands, or f32 as tf32 */
     bool whole;   /* a block's rows of the first product are on chip whole: fb_chain_whole of kernels/chain.cuh */
     bool wide;    /* whole warpgroups multiply: fb_chain_wide of kernels/wgmma.cuh */
-    bool staged;  /* … and its results go through shared memory, each warp's in a piece of its own */
-    bool lends;   /* … and the warps that copy give registers to those that multiply */
     int copiers;  /* if attends: threads that only copy; 0: all do */
     bool attends; /* … a tile of scores at a time: kernels/attention.cuh */
     int together; /* if attends: scores of a row that a thread makes at once, FB_CHAIN_TOGETHER where what they are made of

@@ -68,13 +68,12 @@ static double late(int stages, int usual, double each)
 
 /* Cycles as seen with the device's clock at the steps of mlp_two_layer (16,384 rows, bf16) on an H200: the first tile
  * comes after 2,000, the others at what cp.async brings; both warpgroups' multiplications are at the tensor cores' peak
- * (2,048 products a cycle); what is made of sums takes a warp 6 cycles a register between the products, where the next
- * one multiplies by them as they are made, and 52 after them, while the other warpgroup multiplies, or 36 where there is
- * none; in proportion less where results go through shared memory (10.5 µs instead of 11.6 for two warpgroups). */
+ * (2,048 products a cycle); what is made of sums takes a warp 12 cycles a register between the products and 52 after
+ * them, while the other warpgroup multiplies, or 36 where there is none. */
 double fb_wide_us(const fb_machine *m, const fb_wide_work *w)
 {
-    const double begins = 2000, brought = 40, products = 2048, between = 6, size = 2, strip = 64, group = 64;
-    const double after = w->staged ? (w->rows > 64 ? 36 : 25) : w->rows > 64 ? 52 : 36;
+    const double begins = 2000, brought = 40, products = 2048, between = 12, after = w->rows > 64 ? 52 : 36, size = 2,
+                 strip = 64, group = 64;
     double cycles_a_us = fb_cycles_a_us(m), units = fmax(m->units, 1), cache = fb_rate_peak(&m->copy_hot);
     if (cycles_a_us <= 0) return 0;
     double first = fmax((w->rows + w->width) * strip * size / brought, w->rows * strip * w->width / products);

@@ -53,7 +53,6 @@ typedef struct {
     int64_t blocks;
     int rows, depth, width, columns;
     int stages, usual; /* as above */
-    bool staged;       /* results go through shared memory */
 } fb_wide_work;
 double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
 

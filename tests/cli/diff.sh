@@ -54,7 +54,7 @@ holds "the parts add up to the difference" awk -f adds.awk out
 # Medians of one plan measured beside itself lie within their spread.
 fb diff split_stack combined:max combined:max $small
 is "a column beside itself is not said to differ, and the waterfall is shown" 0 out '^wall: (cannot tell|the same within)' \
-    out '^bytes' out '^(wall|device): (it cannot be told which|the same)'
+    out '^bytes' out '^(wall|device): (it cannot be told whether|the same)'
 
 fb diff split_stack max combined:max $small
 is "a plan of all variants is no column" 2 err1 'name one, such as'

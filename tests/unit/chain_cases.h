@@ -22,36 +22,6 @@ static inline fb_graph *mlp(int64_t members, int64_t rows, int64_t in, int64_t h
     return with_output(g, NODE(g, FB_OP_SIGMOID, "y", NULL, y));
 }
 
-/* What becomes of the second product, and of the first: SCALED: a number for each row; RESIDUAL: one in memory for each
- * element; GATED: that of the first; TWICE: two results; WIDER: a result of another type. */
-typedef enum { PLAIN, SCALED, RESIDUAL, GATED, TWICE, WIDER } mlp_kind;
-
-/* f(x w1) w2 + b with f(h) = h σ(h). */
-static inline fb_graph *mlp_kind_of(mlp_kind kind, int64_t members, int64_t rows, int64_t in, int64_t hidden,
-                                    int64_t out, fb_dtype dtype)
-{
-    fb_graph *g = fb_graph_new("mlp");
-    fb_id x = source(g, FB_OP_INPUT, "x", members ? SHAPE(members, rows, in) : SHAPE(rows, in), dtype);
-    fb_id w1 = source(g, FB_OP_PARAM, "w1", SHAPE(in, hidden), dtype),
-          w2 = source(g, FB_OP_PARAM, "w2", SHAPE(hidden, out), dtype),
-          b = source(g, FB_OP_PARAM, "b", SHAPE(out), dtype);
-    fb_id a = NODE(g, FB_OP_MATMUL, "first", NULL, x, w1);
-    fb_id h = NODE(g, FB_OP_MUL, "h", NULL, a, NODE(g, FB_OP_SIGMOID, "s", NULL, a));
-    if (kind == GATED)
-        h = NODE(g, FB_OP_MUL, "gated", NULL, h, source(g, FB_OP_INPUT, "gate", SHAPE(rows, hidden), dtype));
-    fb_id y = NODE(g, FB_OP_ADD, "biased", NULL, NODE(g, FB_OP_MATMUL, "second", NULL, h, w2), b);
-    if (kind == SCALED)
-        y = NODE(g, FB_OP_MUL, "scaled", NULL, y, source(g, FB_OP_INPUT, "scale", SHAPE(rows, 1), dtype));
-    if (kind == RESIDUAL)
-        y = NODE(g, FB_OP_ADD, "sum", NULL, y,
-                 source(g, FB_OP_INPUT, "r", members ? SHAPE(members, rows, out) : SHAPE(rows, out), dtype));
-    if (kind == WIDER) y = NODE(g, FB_OP_CAST, "wider", &((fb_attrs){.dtype = FB_F32}), y);
-    if (kind != TWICE) return with_output(g, y);
-    fb_error err;
-    assert_true(fb_graph_output(g, y, "y", &err));
-    return with_output(g, NODE(g, FB_OP_RELU, "too", NULL, y));
-}
-
 /* x w1ᵀ and so on, weights as they lie in PyTorch's linear layers; x comes turned, too. */
 static inline fb_graph *mlp_turned(int64_t rows, int64_t in, int64_t hidden, int64_t out, fb_dtype dtype)
 {

@@ -426,11 +426,6 @@ static fb_graph *whole_chain(void)
 {
     return mlp(0, 70, 40, 100, 72, FB_BF16);
 }
-/* Two steps of results, and more steps than stages. */
-static fb_graph *wide_chain(void)
-{
-    return mlp(0, 100, 192, 64, 128, FB_BF16);
-}
 static fb_graph *tiled_chain(void)
 {
     return attention(1, 63, 129, 33, CAUSAL, FB_F16);
@@ -520,7 +515,6 @@ static const struct {
     {"product by tensor maps, in parts", paired_product_by_parts, "fb_tile::each<1>(", 0, 2, 0},
     {"squares by fours", turned_by_fours, "[64][66]", 0, 0, 0},
     {"product by tensor maps, shared", shared_product, "fb_tile::combine(", 0, 0, 0},
-    {"wide chain", wide_chain, "fb_chain_wide<fb_bf16, 128, 64, 64, 192, 128, 4, true, ", 0, 1, 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -628,10 +622,6 @@ static const struct {
     {31, "turned_x_2[j - along][i - across] = ", "fb_meet<256>();"},
     {30, "sums_of[(s * OWN + part * PART) / 2 + i + 1]});", "__syncwarp();"},
     {32, "place = reinterpret_cast<float *>(stage(shared, 0))", "fb_stage_wait("},
-    {33, "made[i] = fb_both(", "__syncwarp();"},
-    {33, "i % 2 * 8) * STRIP + (i / 2 ^ line) * 8 + pair) = made[i];", "__syncwarp();"},
-    {33, "FB_DEVICE void done(counts *c, int s)", "fb_wide_wait<0>();"},
-    {33, "FB_DEVICE void await(counts *c, int s, int group)", "fb_count_wait(&c->full"},
 };
 
 /* With FB_TURN (turn.h) a third of them is run. */
