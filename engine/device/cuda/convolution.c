@@ -4,8 +4,9 @@
  * another kind, and sums in no fixed order. Which of the others is the fastest is for gemm.c to time.
  *
  * Tensor cores want channels last, and the library's own copies to that order and back move a third of what memory can
- * (cuDNN 9 on an H200: 8 × 512 × 3000 in bf16 take 35 µs, and 11 by turn.c). So what lies channel by channel is also tried
- * turned, with as many channels of zeros as fill the last 16 bytes. */
+ * (cuDNN 9 on an H200: 8 × 512 × 3000 in bf16 take 35 µs). So what lies channel by channel is also tried turned by turn.c,
+ * with as many channels of zeros as fill the last 16 bytes. (3 × 3, stride 2, 32 pictures of 128 × 56 × 56 to 256 channels,
+ * bf16: 60 µs, and 50 turned.) */
 #include "base/integer.h"
 #include "base/mem.h"
 #include "device/cuda/parts.h"
