@@ -221,12 +221,12 @@ static bool packs_root(const frame *f, const walk *w, int space, const fb_root *
 }
 
 /* Elements that take turns in memory with others, which a thread moves beside them. */
-static bool interleaves_load(const walk *w, const frame *f, const fb_value *v, fb_interleaved *by)
+static bool interleaves_load(const frame *f, const walk *w, const fb_value *v, fb_interleaved *by)
 {
     return !w->apart && fb_interleaves_load(f->e->nest, f->s, v, w->space->var[w->space->n - 1], w->vector, by);
 }
 
-static bool interleaves_root(const walk *w, const frame *f, const fb_root *r, fb_interleaved *by)
+static bool interleaves_root(const frame *f, const walk *w, const fb_root *r, fb_interleaved *by)
 {
     return w->space->n && !w->apart &&
            fb_interleaves_root(f->e->nest, f->s, r, w->space->var[w->space->n - 1], w->vector, by);
@@ -247,7 +247,7 @@ static const char *pack_of_interleaved(frame *f, const walk *w, const bool *need
     for (int j = 0; j < i; j++) {
         fb_interleaved other;
         const fb_value *u = &f->s->values[j];
-        if ((needed && !needed[j]) || u->space != v->space || u->node != v->node || !interleaves_load(w, f, u, &other))
+        if ((needed && !needed[j]) || u->space != v->space || u->node != v->node || !interleaves_load(f, w, u, &other))
             continue;
         if (other.from == by->from) return fb_arena_printf(e->arena, "fb_%s", e->names[j]);
     }
@@ -288,7 +288,7 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
         if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
         const bool there = is_there(f, i), brought = is_brought_here(f, i);
         fb_interleaved by;
-        if (!there && interleaves_load(w, f, v, &by)) {
+        if (!there && interleaves_load(f, w, v, &by)) {
             const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack_of_interleaved(f, w, needed, i, &by),
                                                   place_in_pack(f, w, &by));
             e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
@@ -327,7 +327,7 @@ static int first_of_interleaved(const frame *f, const walk *w, int root, const f
 {
     for (int i = 0; i < f->s->n_roots; i++) {
         fb_interleaved other;
-        if (f->s->roots[i].storage != f->s->roots[root].storage || !interleaves_root(w, f, &f->s->roots[i], &other))
+        if (f->s->roots[i].storage != f->s->roots[root].storage || !interleaves_root(f, w, &f->s->roots[i], &other))
             continue;
         if (other.place == 0 && other.from == by->from) return i;
     }
@@ -337,6 +337,14 @@ static int first_of_interleaved(const frame *f, const walk *w, int root, const f
 static bool root_is_here(const fb_root *r, int space, int depth)
 {
     return r->space == space && r->depth == depth;
+}
+
+/* Is there a pack for the root's elements, its own or of all that alternate with it? Then *by says of how many and from where. */
+static bool has_pack(const frame *f, const walk *w, int space, const fb_root *r, fb_interleaved *by)
+{
+    if (interleaves_root(f, w, r, by)) return by->place == 0;
+    *by = (fb_interleaved){.parts = 1, .from = r->at};
+    return packs_root(f, w, space, r);
 }
 
 /* Does `at` divide `last` by something that groups of so many neighbours are a part of? All of one have the same quotient. */
@@ -404,9 +412,8 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     fb_ix last = w->space->var[w->space->n - 1];
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
-        fb_interleaved by = {.parts = 1};
-        if (root_is_here(r, space, depth) &&
-            ((interleaves_root(w, f, r, &by) && !by.place) || packs_root(f, w, space, r)))
+        fb_interleaved by;
+        if (root_is_here(r, space, depth) && has_pack(f, w, space, r, &by))
             fb_emit(e, "fb_pack<%s, %d> %s;", e->spell->type[dtype_of_storage(e, r->storage)].memory,
                     w->vector * by.parts, pack_name(f, i));
     }
@@ -427,9 +434,8 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
     close_each(f, w);
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
-        fb_interleaved by = {.from = r->at};
-        if (root_is_here(r, space, depth) &&
-            ((interleaves_root(w, f, r, &by) && !by.place) || packs_root(f, w, space, r)))
+        fb_interleaved by;
+        if (root_is_here(r, space, depth) && has_pack(f, w, space, r, &by))
             fb_emit(e, "%s%s(&%s, %s%s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
                     ragged ? "fb_long_store" : "fb_store", at_first(f, w, r->storage, r->table, by.from),
                     pack_name(f, i), ragged ? edges(f, w) : "");
@@ -438,14 +444,19 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
         if (is_made_here(f, i)) fb_emit(e, "fb_store(%s + %s, %s);", held_name(f, i), f->within, kept_name(f, i));
 }
 
-/* A root's value as element `at` of a pack that is stored whole. */
-static void put_in(frame *f, int root, const char *pack, const char *at)
+/* A root's value, as it is stored. */
+static const char *stored_value(frame *f, int root)
 {
     fb_emitter *e = f->e;
     const fb_root *r = &f->s->roots[root];
     const char *value = fb_emit_ref(e, r->value);
-    value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
-    fb_emit(e, "%s.at[%s] = %s;", pack, at, value);
+    return fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
+}
+
+/* … as element `at` of a pack that is stored whole. */
+static void put_in(frame *f, int root, const char *pack, const char *at)
+{
+    fb_emit(f->e, "%s.at[%s] = %s;", pack, at, stored_value(f, root));
 }
 
 static void put_in_pack(frame *f, int root, const char *at)
@@ -464,10 +475,8 @@ static void put_in_tile(frame *f, int root, const char *at)
     fb_emitter *e = f->e;
     const fb_band *b = f->x.band;
     const fb_root *r = &f->s->roots[root];
-    const char *value = fb_emit_ref(e, r->value);
-    value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
     fb_emit(e, "%s[(fb_beside * %d + %s) * %" PRId64 " + %s] = %s;", tile_name(f, root), f->x.each, at,
-            fb_band_line(e->nest, b, r), b->parts > 1 ? "(fb_p - fb_first)" : "fb_p", value);
+            fb_band_line(e->nest, b, r), b->parts > 1 ? "(fb_p - fb_first)" : "fb_p", stored_value(f, root));
 }
 
 /* Stores of a space's roots at one element; into packs where whole vectors are stored. */
@@ -479,7 +488,7 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
         if (!root_is_here(r, space, depth)) continue;
         fb_emit_needed(e, r->value, space);
         fb_interleaved by;
-        if (interleaves_root(w, f, r, &by)) {
+        if (interleaves_root(f, w, r, &by)) {
             put_in(f, i, pack_name(f, first_of_interleaved(f, w, i, &by)), place_in_pack(f, w, &by));
             continue;
         }

@@ -60,11 +60,12 @@ static void add_loop(finder *f, fb_id region)
     fb_loop loop;
     fb_id around = f->g->regions[region].parent;
     fb_plan_loop(f->plan, region, f->arena, &loop);
-    fb_through through = {0};
-    if (!fb_plan_goes_through(f->plan, region, f->arena, &through)) through.n_starts = 0;
+    fb_through through;
+    const bool goes = fb_plan_goes_through(f->plan, region, f->arena, &through);
     for (int i = 0; i < loop.n_carried; i++) {
         const fb_carry *c = &loop.carried[i];
-        if (c->state != FB_NONE && !fb_nest_start(&through, c->state)) add(f, c->init, around);
+        const bool written = !goes || !fb_nest_start(&through, c->state);
+        if (c->state != FB_NONE && written) add(f, c->init, around);
         if (loop.trips && c->kind == FB_CARRY_COPY) add(f, c->yield, region);
     }
     for (int i = 0; i < loop.n_scanned && loop.trips; i++) {

@@ -86,11 +86,6 @@ static int neighbours(const fb_nest *nest, const fb_knobs *knobs, const fb_secti
     return each;
 }
 
-static int size_of(const fb_nest *nest, const fb_value *v)
-{
-    return fb_dtype_size(v->kind == FB_VALUE_LOAD ? nest->graph->nodes[v->node].dtype : v->dtype);
-}
-
 /* A load that differs from column to column, and that no two columns share as windows do. */
 static bool is_of_column(const fb_nest *nest, const fb_section *s, const fb_value *v)
 {
@@ -98,7 +93,7 @@ static bool is_of_column(const fb_nest *nest, const fb_section *s, const fb_valu
     if (v->kind != FB_VALUE_LOAD || v->space != 0 || v->when != FB_NONE || v->table != FB_NONE || !varies(s, v))
         return false;
     if (!fb_ix_coefficient(nest->pool, v->at, s->rows.var[s->rows.n - 1], &stride) || stride != 1) return false;
-    return fb_space_points(&s->rows) * fb_space_points(&s->spaces[0]) * size_of(nest, v) <=
+    return fb_space_points(&s->rows) * fb_space_points(&s->spaces[0]) * fb_long_size(nest, v) <=
            fb_node_bytes(nest->graph, v->node);
 }
 
@@ -330,7 +325,7 @@ static int copies_of(const columns_of *c, const fb_section_schedule *x, const fb
     bool may = b->held_bytes && steps <= GROUPS;
     for (int i = 0; i < c->s->n_values; i++) {
         const fb_value *v = &c->s->values[i];
-        if (b->held[i] && v->kind == FB_VALUE_LOAD) may &= c->each * size_of(c->nest, v) % COPY == 0;
+        if (b->held[i] && v->kind == FB_VALUE_LOAD) may &= c->each * fb_long_size(c->nest, v) % COPY == 0;
     }
     return may ? (int)steps : 0;
 }
@@ -421,7 +416,7 @@ bool fb_band_columns(const fb_nest *nest, const fb_knobs *knobs, fb_section_sche
     if (!c.element || c.points < SHORT || !c.columns) return false;
     if (!parts && c.columns * c.points * c.element < LEAST_ALL) return false;
     for (int i = 0; i < s->n_values; i++) {
-        const int width = c.each * size_of(nest, &s->values[i]);
+        const int width = c.each * fb_long_size(nest, &s->values[i]);
         if (b->held[i] && s->values[i].kind == FB_VALUE_LOAD && width > c.width) c.width = width;
     }
     const int most = parts > MOST_CLUSTER ? MOST_CLUSTER : (int)parts;

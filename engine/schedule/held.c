@@ -22,7 +22,7 @@ int fb_held_registers(const fb_nest *nest, const fb_section *s, const fb_long_li
         for (int i = 0; i < s->n_values; i++) {
             const fb_value *v = &s->values[i];
             const bool load = v->kind == FB_VALUE_LOAD;
-            const int own = fb_dtype_size(load ? nest->graph->nodes[v->node].dtype : v->dtype);
+            const int own = fb_long_size(nest, v);
             const int size = load || own > REGISTER ? own : REGISTER; /* 16 bits are computed in 32 */
             if (held[i] && (load || of[i].first <= p) && of[i].last > p)
                 registers += (int)fb_ceil_div((int64_t)each * size, REGISTER);

@@ -27,7 +27,7 @@ static fb_ix along(const fb_section *s)
     return s->spaces[0].var[0];
 }
 
-static int size_of(const fb_nest *nest, const fb_value *v)
+int fb_long_size(const fb_nest *nest, const fb_value *v)
 {
     return fb_dtype_size(v->kind == FB_VALUE_LOAD ? nest->graph->nodes[v->node].dtype : v->dtype);
 }
@@ -88,7 +88,7 @@ static bool is_of_row(const fb_nest *nest, const fb_section *s, const fb_value *
     int64_t stride;
     if (v->kind != FB_VALUE_LOAD || v->space != 0 || v->when != FB_NONE || v->table != FB_NONE) return false;
     if (!fb_ix_stride(nest->pool, v->at, along(s), &stride, start) || stride != 1) return false;
-    if (size_of(nest, v) < LEAST_SIZE) return false;
+    if (fb_long_size(nest, v) < LEAST_SIZE) return false;
     for (int d = 0; d < s->n_data; d++)
         if (fb_ix_uses(nest->pool, *start, s->data[d].var)) return false;
     return v->rows || !s->rows.n;
@@ -112,7 +112,7 @@ static bool choose_groups(const fb_nest *nest, const fb_section *s, const fb_lon
     for (int i = 0; i < s->n_values; i++) {
         if (of[i].times < 2 || !is_of_row(nest, s, &s->values[i], &start)) continue;
         if (first == FB_NONE) first = start;
-        int size = size_of(nest, &s->values[i]);
+        int size = fb_long_size(nest, &s->values[i]);
         narrowest = size < narrowest ? size : narrowest;
     }
     c->vector = PIECE / narrowest < MOST_VECTOR ? PIECE / narrowest : MOST_VECTOR;
@@ -142,7 +142,7 @@ int64_t fb_long_slots(const fb_nest *nest, const fb_section *s, const fb_long_li
             int at = 0;
             while (at < n && (load || dtype[at] != v->dtype || last[at] > of[i].first)) at++;
             if (at == n) {
-                const int size = size_of(nest, v);
+                const int size = fb_long_size(nest, v);
                 dtype[n] = v->dtype;
                 from[n] = fb_ceil_div(bytes, size) * size;
                 bytes = from[n++] + size;

@@ -33,6 +33,9 @@ typedef struct fb_cut {
 
 /* ---- what bands of columns (schedule/bands.h) decide the same way ---- */
 
+/* Bytes of an element: of what is loaded, as it lies in memory. */
+int fb_long_size(const fb_nest *nest, const fb_value *v);
+
 /* A value while slots are dealt out. */
 typedef struct {
     int first, last, times; /* passes that need it, and how many */

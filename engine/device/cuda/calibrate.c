@@ -314,11 +314,7 @@ static bool measure_convolutions(bench *b, fb_error *err)
 static bool open_bench(bench *b, fb_error *err)
 {
     fb_cuda_device *d = b->d;
-    fb_cuda_code code;
-    if (!fb_cuda_compile(source, "calibration", d->arch, FB_CUBIN, &code, err)) return false;
-    CUresult loaded = d->f->cuModuleLoadData(&b->module, code.bytes);
-    fb_cuda_code_clear(&code);
-    if (loaded != CUDA_SUCCESS) return fb_cuda_fail(err, loaded, "calibrating");
+    if (!fb_cuda_own_module(d, source, "calibration", "calibrating", &b->module, err)) return false;
     FB_CUDA(d, cuModuleGetFunction(&b->empty, b->module, "fb_empty"), "calibrating");
     FB_CUDA(d, cuModuleGetFunction(&b->copy, b->module, "fb_copy"), "calibrating");
     FB_CUDA(d, cuModuleGetFunction(&b->fill, b->module, "fb_fill"), "calibrating");

@@ -276,11 +276,6 @@ static cudnnBackendDescriptor_t describe(maker *m, const fb_gemm_call *call)
 
 /* ---- channels last ---- */
 
-static fb_cuda_turning turning(int64_t matrices, int64_t rows, int64_t columns, int64_t padded, int64_t from_step)
-{
-    return (fb_cuda_turning){matrices, rows, columns, padded, from_step};
-}
-
 static bool is_counted(const fb_cuda_turning *t)
 {
     return t->rows <= INT32_MAX / 2 && t->columns <= INT32_MAX / 2 && fb_cuda_turn_blocks(t) <= INT32_MAX;
@@ -305,9 +300,11 @@ static bool turn_call(const fb_gemm_call *call, turned_call *t)
     if (!tensor || c->groups != 1 || c->x_channel == 1 || pixels == 1 || c->x_channel != pixels) return false;
     if (c->out * size % PIECE || c->w_in != window || c->w_out != c->in * window) return false;
     const int64_t in = fb_ceil_div(c->in * size, PIECE) * PIECE / size;
-    t->x = turning(c->batch, c->in, pixels, in, c->x_batch);
-    t->w = turning(c->out, c->in, window, in, c->w_out);
-    t->y = turning(c->batch, places, c->out, places, places * c->out);
+    t->x = (fb_cuda_turning){
+        .matrices = c->batch, .rows = c->in, .columns = pixels, .padded = in, .from_step = c->x_batch};
+    t->w = (fb_cuda_turning){.matrices = c->out, .rows = c->in, .columns = window, .padded = in, .from_step = c->w_out};
+    t->y = (fb_cuda_turning){
+        .matrices = c->batch, .rows = places, .columns = c->out, .padded = places, .from_step = places * c->out};
     t->y_too = !c->by_places;
     if (t->y_too && call->addend != FB_NONE) return false; /* it lies as the result does */
     if (!is_counted(&t->x) || !is_counted(&t->w) || !is_counted(&t->y)) return false;

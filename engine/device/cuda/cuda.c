@@ -309,6 +309,16 @@ static bool clusters_fit(fb_cuda_device *d, const fb_kernel *k, CUfunction entry
                                    k->name, k->needs.cluster, d->machine.name);
 }
 
+bool fb_cuda_own_module(fb_cuda_device *d, const char *source, const char *name, const char *doing, CUmodule *out,
+                        fb_error *err)
+{
+    fb_cuda_code code;
+    if (!fb_cuda_compile(source, name, d->arch, FB_CUBIN, &code, err)) return false;
+    CUresult loaded = d->f->cuModuleLoadData(out, code.bytes);
+    fb_cuda_code_clear(&code);
+    return loaded == CUDA_SUCCESS ? true : fb_cuda_fail(err, loaded, doing);
+}
+
 static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error *err)
 {
     fb_cuda_device *d = l->device;

@@ -164,6 +164,9 @@ typedef struct {
     CUdeviceptr a, b, addend, bias, c;
 } fb_cuda_gemm_args;
 bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
+/* Compiles and loads kernels of the device's own, which no program has; `doing` is what an error says was being done. */
+bool fb_cuda_own_module(fb_cuda_device *d, const char *source, const char *name, const char *doing, CUmodule *out,
+                        fb_error *err);
 /* Matrices that become lines of their columns, `padded` elements each, zeros behind `rows` of them; they follow each other in
  * the result, and begin `from_step` elements apart in the source. Needs fb_cuda_turn_open, once. */
 typedef struct {

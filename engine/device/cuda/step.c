@@ -14,17 +14,12 @@
 
 static bool ready(fb_cuda_device *d, fb_error *err)
 {
-    fb_cuda_code code;
-    if (d->digest) return true;
+    static const char loading[] = "loading the kernel that digests memory";
     const char *source = fb_embedded("kernels/digest.cuh");
-    if (!fb_cuda_compile(source, "digest", d->arch, FB_CUBIN, &code, err)) return false;
-    CUmodule module = NULL;
-    CUresult loaded = d->f->cuModuleLoadData(&module, code.bytes);
-    fb_cuda_code_clear(&code);
-    if (loaded != CUDA_SUCCESS) return fb_cuda_fail(err, loaded, "loading the kernel that digests memory");
-    d->digest_module = module;
+    if (d->digest) return true;
+    if (!fb_cuda_own_module(d, source, "digest", loading, &d->digest_module, err)) return false;
     FB_CUDA(d, cuMemAlloc(&d->digest_sum, sizeof(uint64_t)), "allocating a digest");
-    FB_CUDA(d, cuModuleGetFunction(&d->digest, module, "fb_digest"), "loading the kernel that digests memory");
+    FB_CUDA(d, cuModuleGetFunction(&d->digest, d->digest_module, "fb_digest"), loading);
     return true;
 }
 

@@ -3,22 +3,17 @@
 
 #include "base/embedded.h"
 #include "base/integer.h"
-#include "device/cuda/compile.h"
 
 enum { SIDE = 64, THREADS = 256, RUN = 16 };
 
 bool fb_cuda_turn_open(fb_cuda_device *d, fb_error *err)
 {
-    fb_cuda_code code;
+    static const char loading[] = "loading the kernel that turns matrices";
+    const char *source = fb_embedded("kernels/turn.cuh");
     if (d->turn[1]) return true;
-    if (!d->turn_module) {
-        if (!fb_cuda_compile(fb_embedded("kernels/turn.cuh"), "turn", d->arch, FB_CUBIN, &code, err)) return false;
-        CUresult loaded = d->f->cuModuleLoadData(&d->turn_module, code.bytes);
-        fb_cuda_code_clear(&code);
-        if (loaded != CUDA_SUCCESS) return fb_cuda_fail(err, loaded, "loading the kernel that turns matrices");
-    }
-    FB_CUDA(d, cuModuleGetFunction(&d->turn[0], d->turn_module, "fb_turn_2"), "loading the kernel that turns matrices");
-    FB_CUDA(d, cuModuleGetFunction(&d->turn[1], d->turn_module, "fb_turn_4"), "loading the kernel that turns matrices");
+    if (!d->turn_module && !fb_cuda_own_module(d, source, "turn", loading, &d->turn_module, err)) return false;
+    FB_CUDA(d, cuModuleGetFunction(&d->turn[0], d->turn_module, "fb_turn_2"), loading);
+    FB_CUDA(d, cuModuleGetFunction(&d->turn[1], d->turn_module, "fb_turn_4"), loading);
     return true;
 }
 
